@@ -1,0 +1,1 @@
+"""Proves that a driver keeps Hypercube's queue contract."""

@@ -1,0 +1,1 @@
+"""Typed background jobs and their worker on any Hypercube queue."""

@@ -1,0 +1,53 @@
+"""One retained message, and how deliveries refer to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import IntEnum
+
+from hypercube_queue.driver import Delivery
+
+
+class State(IntEnum):
+    """Where a retained message is; once acknowledged it is nowhere."""
+
+    READY = 0
+    DELAYED = 1
+    IN_FLIGHT = 2
+    DEAD = 3
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """A message as it is stored."""
+
+    id: str
+    payload: bytes
+    extra: bytes
+    job_name: str
+    namespace: str
+    #: None means the driver object's default.
+    visibility_us: int | None
+    state: State
+    #: Its place among the ready ones; kept while in flight, so that a release can restore it.
+    position: int = 0
+    attempt: int = 0
+    #: The delivery that owns it; a new number for each hand-out.
+    token: int = 0
+    #: When it becomes visible: the due moment of a delayed one, the deadline of a leased one.
+    visible_at: int = 0
+    #: Its number among the deaths, 0 while alive.
+    death: int = 0
+    died_at: datetime | None = None
+
+
+class MemoryDelivery(Delivery):
+    """A delivery and the entry it was made of."""
+
+    __slots__ = ("entry", "token")
+
+    def __init__(self, owner: object, queue_name: str, entry: Entry) -> None:
+        super().__init__(owner, queue_name, entry.id)
+        self.entry = entry
+        self.token = entry.token

@@ -1,0 +1,3 @@
+"""The version of hypercube-queue-sql."""
+
+__version__ = "1.0.0"

@@ -1,0 +1,1 @@
+"""Hypercube's queue on SQL databases: SQLite."""

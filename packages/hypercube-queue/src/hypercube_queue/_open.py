@@ -1,0 +1,73 @@
+"""Opening a queue by URL."""
+
+from __future__ import annotations
+
+from hypercube_queue._errors import InvalidArgument, QueueError
+from hypercube_queue._queue import Queue
+
+#: Drivers register `scheme = "module:from_url"` here; from_url takes the whole URL.
+ENTRY_POINT_GROUP = "hypercube.drivers"
+
+#: What to install for a scheme that no installed driver offers.
+_DISTRIBUTIONS = {
+    "memory": "hypercube-queue-memory",
+    "sqlite": "hypercube-queue-sql",
+    "postgresql": "hypercube-queue-sql[postgresql]",
+    "mysql": "hypercube-queue-sql[mysql]",
+    "mariadb": "hypercube-queue-sql[mysql]",
+    "redis": "hypercube-queue-redis",
+    "rediss": "hypercube-queue-redis",
+    "valkey": "hypercube-queue-valkey",
+    "valkeys": "hypercube-queue-valkey",
+    "sqs": "hypercube-queue-sqs",
+    "amqp": "hypercube-queue-rabbitmq",
+    "amqps": "hypercube-queue-rabbitmq",
+}
+
+
+def open_queue(url: str) -> Queue:
+    """The queue that `url` names, through the installed driver of its scheme (LIFE-3).
+
+        open_queue("sqlite:///jobs.db?visibility_timeout=60")
+
+    Contacts nobody: tables and queues are made and servers reached at the first call
+    (LIFE-1). A scheme like `postgresql+psycopg` that no driver offers as it stands is looked
+    up by the part before the plus. Raises `InvalidArgument` for an unknown scheme, which
+    says what to install, and for an option or value that the driver does not know.
+    """
+    if not isinstance(url, str):
+        raise InvalidArgument(
+            f"a queue URL is a str such as 'sqlite:///jobs.db', not {type(url).__name__}"
+        )
+    scheme, separator, _ = url.partition("://")
+    if not separator or not scheme:
+        # The text may hold a password even where it is no URL, so none of it is shown.
+        raise InvalidArgument("a queue URL starts with a scheme, such as 'sqlite:///jobs.db'")
+    from importlib.metadata import entry_points  # slow to import, and used here only
+
+    base = scheme.partition("+")[0]
+    for candidate in dict.fromkeys((scheme, base)):
+        offers = {
+            point.value: point for point in entry_points(group=ENTRY_POINT_GROUP, name=candidate)
+        }
+        if len(offers) > 1:
+            raise InvalidArgument(
+                f"several installed drivers offer the scheme '{candidate}': "
+                f"{', '.join(sorted(offers))}; uninstall all but one, or construct the queue "
+                "from its class"
+            )
+        for point in offers.values():
+            queue = point.load()(url)
+            if not isinstance(queue, Queue):
+                raise QueueError(f"{point.value} of the scheme '{candidate}' returned no queue")
+            return queue
+    raise InvalidArgument(f"no installed driver offers the scheme '{scheme}': {_remedy(base)}")
+
+
+def _remedy(base: str) -> str:
+    if base in _DISTRIBUTIONS:
+        return f"pip install '{_DISTRIBUTIONS[base]}'"
+    from importlib.metadata import entry_points
+
+    installed = sorted({point.name for point in entry_points(group=ENTRY_POINT_GROUP)})
+    return f"installed are: {', '.join(installed) or 'none'}"

@@ -1,0 +1,82 @@
+"""What every driver needs and no driver rewrites.
+
+The order of a driver's operations, and who does what, stands in the driver guide of the
+project's README.
+"""
+
+from __future__ import annotations
+
+from hypercube_queue.driver._batch import (
+    Failures,
+    Indexed,
+    PushBatch,
+    PushItem,
+    SettlementBatch,
+    SettlementItem,
+)
+from hypercube_queue.driver._chunks import chunked
+from hypercube_queue.driver._delivery import Delivery
+from hypercube_queue.driver._envelope import (
+    MAX_ENVELOPE_OVERHEAD_BYTES,
+    Envelope,
+    UnreadableEnvelope,
+    decode_envelope,
+    encode_envelope,
+)
+from hypercube_queue.driver._fields import (
+    HEADROOM_BYTES,
+    MAX_POP,
+    checked_bytes,
+    checked_count,
+    checked_delay,
+    checked_name,
+    checked_queue_name,
+    checked_size,
+    checked_visibility,
+    checked_wait,
+    shown,
+)
+from hypercube_queue.driver._gate import Gate
+from hypercube_queue.driver._ids import new_id
+from hypercube_queue.driver._time import (
+    Deadline,
+    from_epoch_microseconds,
+    from_microseconds,
+    to_microseconds,
+)
+from hypercube_queue.driver._url import QueueURL, URLOptions
+
+__all__ = [
+    "HEADROOM_BYTES",
+    "MAX_ENVELOPE_OVERHEAD_BYTES",
+    "MAX_POP",
+    "Deadline",
+    "Delivery",
+    "Envelope",
+    "Failures",
+    "Gate",
+    "Indexed",
+    "PushBatch",
+    "PushItem",
+    "QueueURL",
+    "SettlementBatch",
+    "SettlementItem",
+    "URLOptions",
+    "UnreadableEnvelope",
+    "checked_bytes",
+    "checked_count",
+    "checked_delay",
+    "checked_name",
+    "checked_queue_name",
+    "checked_size",
+    "checked_visibility",
+    "checked_wait",
+    "chunked",
+    "decode_envelope",
+    "encode_envelope",
+    "from_epoch_microseconds",
+    "from_microseconds",
+    "new_id",
+    "shown",
+    "to_microseconds",
+]

@@ -1,0 +1,145 @@
+"""Queue URLs and their options."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TypeVar
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from hypercube_queue._errors import InvalidArgument
+from hypercube_queue.driver._fields import shown
+
+T = TypeVar("T")
+V = TypeVar("V")
+
+_TRUE = frozenset({"true", "1", "yes", "on"})
+_FALSE = frozenset({"false", "0", "no", "off"})
+
+
+class QueueURL:
+    """A queue URL in its parts, percent-escapes decoded. Its repr hides the password."""
+
+    def __init__(self, url: str) -> None:
+        try:
+            parts = urlsplit(url)
+            self.port = parts.port
+        except ValueError as error:
+            # The parser's text can quote the part with the password.
+            scheme = url.partition("://")[0]
+            raise InvalidArgument(
+                f"the {scheme} URL cannot be parsed: is its port a number, and are '@', '/' and "
+                "'#' in its password escaped?"
+            ) from _without_text(error)
+        self.scheme = parts.scheme
+        self.username = None if parts.username is None else unquote(parts.username)
+        self.password = None if parts.password is None else unquote(parts.password)
+        self.hostname = None if parts.hostname is None else unquote(parts.hostname)
+        #: Decoded, with its leading slash: "sqlite:///jobs.db" has the path "/jobs.db".
+        self.path = unquote(parts.path)
+        if parts.fragment:
+            raise InvalidArgument(
+                f"the {parts.scheme} URL has a part after '#', which means nothing here; write "
+                "a '#' that belongs to a value as %23"
+            )
+        self.options = URLOptions(parts.scheme, parts.query)
+
+    def __repr__(self) -> str:
+        user = "" if self.username is None else f"{self.username}@"
+        host = self.hostname or ""
+        port = "" if self.port is None else f":{self.port}"
+        return f"{self.scheme}://{user}{host}{port}{self.path}"
+
+
+class URLOptions:
+    """The query parameters of a queue URL, taken out one by one.
+
+    `refuse_unknown` at the end makes a misspelt option an error instead of a surprise.
+    """
+
+    def __init__(self, scheme: str, query: str) -> None:
+        self._scheme = scheme
+        self._values: dict[str, str] = {}
+        self._known: list[str] = []
+        for name, value in parse_qsl(query, keep_blank_values=True):
+            if name in self._values:
+                raise InvalidArgument(f"option '{name}' is in the {scheme} URL twice")
+            self._values[name] = value
+
+    def text(self, name: str, default: T) -> str | T:
+        """The option as it is."""
+        return self._take(name, default, str, "a text")
+
+    def integer(self, name: str, default: T) -> int | T:
+        """The option as a whole number."""
+        return self._take(name, default, int, "a whole number")
+
+    def flag(self, name: str, default: T) -> bool | T:
+        """The option as true or false."""
+        return self._take(name, default, _flag, "true or false")
+
+    def duration(self, name: str, default: T) -> timedelta | T:
+        """The option, written in seconds."""
+        return self._take(name, default, _seconds, "a number of seconds, not negative")
+
+    def choice(self, name: str, default: T, choices: tuple[str, ...]) -> str | T:
+        """The option, one of `choices`."""
+
+        def one_of(value: str) -> str:
+            if value not in choices:
+                raise ValueError
+            return value
+
+        return self._take(name, default, one_of, f"one of {', '.join(choices)}")
+
+    def rest(self) -> dict[str, str]:
+        """All that was not taken, for a client with options of its own."""
+        rest, self._values = self._values, {}
+        return rest
+
+    def refuse_unknown(self) -> None:
+        """Raise InvalidArgument if an option was not taken."""
+        for name in self._values:
+            near = difflib.get_close_matches(name, self._known, n=1)
+            hint = f" Did you mean '{near[0]}'?" if near else ""
+            raise InvalidArgument(
+                f"the {self._scheme} URL has the unknown option {shown(name)}.{hint} Known are: "
+                f"{', '.join(sorted(self._known))}"
+            )
+
+    def _take(self, name: str, default: T, read: Callable[[str], V], expected: str) -> V | T:
+        self._known.append(name)
+        if name not in self._values:
+            return default
+        value = self._values.pop(name)
+        try:
+            return read(value)
+        except ValueError:
+            raise InvalidArgument(
+                f"option '{name}' of the {self._scheme} URL is {shown(value)}; it takes {expected}"
+            ) from None
+
+
+def _flag(value: str) -> bool:
+    lowered = value.lower()
+    if lowered in _TRUE:
+        return True
+    if lowered in _FALSE:
+        return False
+    raise ValueError
+
+
+def _seconds(value: str) -> timedelta:
+    seconds = float(value)
+    if not math.isfinite(seconds) or seconds < 0:
+        raise ValueError
+    try:
+        return timedelta(seconds=seconds)
+    except OverflowError:
+        raise ValueError from None
+
+
+def _without_text(error: ValueError) -> ValueError:
+    return type(error)("(its text is withheld: it may contain the password)")
