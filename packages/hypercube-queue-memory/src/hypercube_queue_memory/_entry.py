@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 from enum import IntEnum
 
 from hypercube_queue.driver import Delivery
@@ -37,9 +36,6 @@ class Entry:
     token: int = 0
     #: When it becomes visible: the due moment of a delayed one, the deadline of a leased one.
     visible_at: int = 0
-    #: Its number among the deaths, 0 while alive.
-    death: int = 0
-    died_at: datetime | None = None
 
 
 class MemoryDelivery(Delivery):

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from hypercube_queue_memory._entry import Entry
 
 #: Below this many, sweeping is not worth the look.
 _FEW = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """One dead message: the number of its death, and when that was."""
+
+    number: int
+    entry: Entry
+    died_at: datetime
 
 
 class Graveyard:
@@ -20,9 +30,9 @@ class Graveyard:
     """
 
     def __init__(self) -> None:
-        self._deaths: list[int] = []
-        self._entries: dict[int, Entry] = {}
-        self._by_id: dict[str, Entry] = {}
+        self._numbers: list[int] = []
+        self._deaths: dict[int, Death] = {}
+        self._by_id: dict[str, Death] = {}
         self._first = 0
         self._last_number = 0
 
@@ -30,37 +40,35 @@ class Graveyard:
         return len(self._by_id)
 
     def get(self, message_id: str) -> Entry | None:
-        return self._by_id.get(message_id)
+        death = self._by_id.get(message_id)
+        return None if death is None else death.entry
 
     def add(self, entry: Entry) -> None:
         self._last_number += 1
-        entry.death = self._last_number
-        entry.died_at = datetime.now(UTC)
-        self._deaths.append(entry.death)
-        self._entries[entry.death] = entry
-        self._by_id[entry.id] = entry
+        death = Death(self._last_number, entry, datetime.now(UTC))
+        self._numbers.append(death.number)
+        self._deaths[death.number] = death
+        self._by_id[entry.id] = death
 
     def remove(self, entry: Entry) -> None:
-        del self._entries[entry.death]
-        del self._by_id[entry.id]
-        entry.death = 0
-        entry.died_at = None
+        death = self._by_id.pop(entry.id)
+        del self._deaths[death.number]
         self._sweep()
 
     def oldest(self) -> Entry | None:
         """The one that died first."""
-        return self._entries[self._deaths[self._first]] if self._by_id else None
+        return self._deaths[self._numbers[self._first]].entry if self._by_id else None
 
-    def newest(self, before: int | None) -> Iterator[Entry]:
+    def newest(self, before: int | None) -> Iterator[Death]:
         """From the latest death, or from the one before death number `before`, backwards."""
-        end = len(self._deaths) if before is None else bisect_left(self._deaths, before)
+        end = len(self._numbers) if before is None else bisect_left(self._numbers, before)
         for place in range(end - 1, self._first - 1, -1):
-            if entry := self._entries.get(self._deaths[place]):
-                yield entry
+            if death := self._deaths.get(self._numbers[place]):
+                yield death
 
     def _sweep(self) -> None:
-        while self._first < len(self._deaths) and self._deaths[self._first] not in self._entries:
+        while self._first < len(self._numbers) and self._numbers[self._first] not in self._deaths:
             self._first += 1
-        if len(self._deaths) > _FEW and len(self._deaths) > 2 * len(self._entries):
-            self._deaths = list(self._entries)  # a dict keeps the order of death
+        if len(self._numbers) > _FEW and len(self._numbers) > 2 * len(self._deaths):
+            self._numbers = list(self._deaths)  # a dict keeps the order of death
             self._first = 0

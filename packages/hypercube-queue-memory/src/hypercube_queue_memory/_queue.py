@@ -27,6 +27,7 @@ from hypercube_queue.driver import (
     to_microseconds,
 )
 from hypercube_queue_memory._entry import Entry, MemoryDelivery
+from hypercube_queue_memory._graveyard import Death
 from hypercube_queue_memory._lane import Lane
 from hypercube_queue_memory._store import MemoryStore, named_store
 
@@ -220,7 +221,7 @@ class MemoryQueue:
                 if lane is None:
                     return []
                 page = zip(range(limit), lane.dead.newest(number), strict=False)
-                return [_dead_letter(entry, queue_name) for _, entry in page]
+                return [_dead_letter(death, queue_name) for _, death in page]
 
     def redrive_ids(self, queue_name: str, *ids: str) -> int:
         return self._for_dead(queue_name, ids, Lane.revive)
@@ -341,9 +342,9 @@ def _update(item: SettlementItem[MemoryDelivery]) -> None:
     item.delivery.entry.extra = item.extra
 
 
-def _dead_letter(entry: Entry, queue_name: str) -> DeadLetter:
-    assert entry.died_at is not None
-    return DeadLetter(_message(entry, queue_name), None, "", entry.died_at, str(entry.death))
+def _dead_letter(death: Death, queue_name: str) -> DeadLetter:
+    message = _message(death.entry, queue_name)
+    return DeadLetter(message, None, "", death.died_at, str(death.number))
 
 
 def _checked_cursor(cursor: object) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -21,7 +22,7 @@ from hypercube_queue._capabilities import (
     VisibilityExtender,
     capability,
 )
-from hypercube_queue._errors import InvalidArgument, QueueError
+from hypercube_queue._errors import InvalidArgument, QueueClosed, QueueError
 from hypercube_queue._guarantees import Guarantees
 from hypercube_queue._message import Message
 from hypercube_queue._queue import Queue
@@ -46,7 +47,7 @@ class AsyncQueue:
     what a cancelled pop received is handed back (ERR-5).
     """
 
-    def __new__(cls, queue: Queue, *, threads: int = 32) -> Self:
+    def __new__(cls, queue: Queue, *, threads: int = 32) -> Self:  # noqa: ARG004 for __init__
         if cls is AsyncQueue:
             cls = _with_capabilities_of(queue)  # type: ignore[assignment]
         return super().__new__(cls)
@@ -116,15 +117,9 @@ class AsyncQueue:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> Future[R]:
-        if self._closed is None:
-            return pool.submit(function, *args, **kwargs)
-        # The pools are gone, and the closed queue says at once what is wrong.
-        answer: Future[R] = Future()
-        try:
-            answer.set_result(function(*args, **kwargs))
-        except Exception as error:
-            answer.set_exception(error)
-        return answer
+        if self._closed is not None:
+            raise QueueClosed("this queue is closed; open another one")
+        return pool.submit(function, *args, **kwargs)
 
     def _hand_back(self, popping: Future[list[Message]]) -> None:
         if popping.cancelled() or popping.exception() is not None:
@@ -143,10 +138,9 @@ class AsyncQueue:
 
 
 def _ignoring_queue_errors(give_back: Callable[..., None], *deliveries: Message) -> None:
-    try:
+    # Nobody is left to tell, and the end of the lease or of the connection brings them back.
+    with contextlib.suppress(QueueError):
         give_back(*deliveries)
-    except QueueError:
-        pass  # nobody is left to tell, and the lease or the connection's end brings them back
 
 
 class _Extending(AsyncQueue):

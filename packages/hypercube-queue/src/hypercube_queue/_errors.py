@@ -96,7 +96,8 @@ class BatchError(QueueError, ExceptionGroup[QueueError]):
         self.failed = entries
         return self
 
-    def __init__(self, message: str, failed: Iterable[ItemFailure]) -> None:
+    def __init__(self, message: str, failed: Iterable[ItemFailure]) -> None:  # noqa: ARG002
+        # __new__ has consumed `failed`, which may be an iterator.
         super().__init__(message, [entry.error for entry in self.failed])
 
     def derive(self, excs: Sequence[BaseException]) -> BaseExceptionGroup:  # type: ignore[override]
