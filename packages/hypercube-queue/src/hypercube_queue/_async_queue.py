@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
 from types import TracebackType
@@ -58,7 +58,7 @@ class AsyncQueue:
         self._queue = queue
         self._pops = ThreadPoolExecutor(threads, thread_name_prefix="hypercube-pop")
         self._calls = ThreadPoolExecutor(threads, thread_name_prefix="hypercube-call")
-        self._closed: Awaitable[None] | None = None
+        self._closing: Future[None] | None = None
 
     @property
     def guarantees(self) -> Guarantees:
@@ -87,12 +87,12 @@ class AsyncQueue:
         await self._call(self._queue.dead_letter, *messages)
 
     async def close(self) -> None:
-        if self._closed is None:
-            self._closed = self._call(self._queue.close)
+        if self._closing is None:
+            self._closing = self._submit(self._calls, self._queue.close)
             # Queued calls still run, and meet a closed queue.
             self._pops.shutdown(wait=False)
             self._calls.shutdown(wait=False)
-        await asyncio.shield(self._closed)
+        await asyncio.shield(asyncio.wrap_future(self._closing))
 
     async def __aenter__(self) -> Self:
         return self
@@ -117,7 +117,7 @@ class AsyncQueue:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> Future[R]:
-        if self._closed is not None:
+        if self._closing is not None:
             raise QueueClosed("this queue is closed; open another one")
         return pool.submit(function, *args, **kwargs)
 
@@ -125,7 +125,7 @@ class AsyncQueue:
         if popping.cancelled() or popping.exception() is not None:
             return
         deliveries = popping.result()
-        if not deliveries or self._closed is not None:
+        if not deliveries or self._closing is not None:
             return
         if releaser := capability(self._queue, Releaser):
             give_back: Callable[..., None] = releaser.release
