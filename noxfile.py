@@ -1,0 +1,171 @@
+"""The sessions of the workspace: `nox -l` lists them.
+
+Every session runs on the interpreter that runs nox, in an environment of its own, with the
+distributions as they are shipped: built wheels, never the source tree. Which distributions
+there are stands in their pyprojects alone.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import nox
+
+ROOT = Path(__file__).parent
+sys.path.insert(0, str(ROOT / "tools"))
+
+import workspace  # noqa: E402  # tools/ is on the path only now
+
+nox.needs_version = ">=2025.5.1"
+nox.options.default_venv_backend = "uv|virtualenv"
+nox.options.download_python = "never"
+nox.options.sessions = ["tests"]
+
+PACKAGES = workspace.load()
+DIST = ROOT / "dist"
+#: Where the wheels of this workspace are, as constraints: no index is asked for their names.
+CONSTRAINTS = DIST / "constraints.txt"
+#: What the wheels were built from.
+FINGERPRINT = DIST / "fingerprint.txt"
+
+EXAMPLE = ROOT / "packages/hypercube-jobs/examples/check_links.py"
+#: All that a contributor must pass, the quick parts first.
+PARTS = ["lint", "types", *PACKAGES, "tools"]
+PYTHONS = nox.project.python_versions(
+    nox.project.load_toml(ROOT / next(iter(PACKAGES.values())).folder / "pyproject.toml")
+)
+
+# A new release of these two may disagree with code that nobody touched.
+RUFF = "ruff==0.17.6"
+MYPY = "mypy==2.4.1"
+
+
+@nox.session(reuse_venv=True)
+def wheels(session: nox.Session) -> None:
+    """Build every distribution into dist/: its source archive, and from that its wheel."""
+    fingerprint = workspace.fingerprint(PACKAGES.values())
+    if FINGERPRINT.exists() and FINGERPRINT.read_text() == fingerprint:
+        session.log("dist/ is what the sources would give; delete it to build again")
+    else:
+        shutil.rmtree(DIST, ignore_errors=True)
+        needed = {item for package in PACKAGES.values() for item in package.build_requires}
+        session.install("build", *sorted(needed))
+        for package in PACKAGES.values():
+            build = ("python", "-m", "build", "--no-isolation", "--outdir", str(DIST))
+            session.run(*build, str(package.folder), silent=True)
+        FINGERPRINT.write_text(fingerprint)
+    # Written each time, because the checkout may have moved.
+    urls = {package.name: _wheel(session, package).as_uri() for package in PACKAGES.values()}
+    CONSTRAINTS.write_text("".join(f"{name} @ {url}\n" for name, url in urls.items()))
+
+
+@nox.session(requires=["wheels"])
+@nox.parametrize("part", [nox.param(part, id=part) for part in PARTS])
+def tests(session: nox.Session, part: str) -> None:
+    """Everything a change must pass; arguments after -- go to pytest."""
+    _test(session, part)
+
+
+@nox.session(python=PYTHONS, requires=["wheels"])
+@nox.parametrize("part", [nox.param(part, id=part) for part in [*PACKAGES, "tools"]])
+def nightly(session: nox.Session, part: str) -> None:
+    """The tests on every supported Python that is installed."""
+    _test(session, part)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Check style and format; fix both with `ruff check --fix` and `ruff format`."""
+    _lint(session)
+
+
+@nox.session(requires=["wheels"])
+def types(session: nox.Session) -> None:
+    """Check types: strictly what is shipped, for contradictions only what is not."""
+    _types(session)
+
+
+@nox.session(requires=["wheels"])
+def quickstart(session: nox.Session) -> None:
+    """Check the links of Markdown files by jobs on SQLite: `-- FOLDER --db FILE`."""
+    _install(session, *nox.project.load_toml(EXAMPLE)["dependencies"])
+    session.run("python", str(EXAMPLE), *session.posargs)
+
+
+@nox.session(requires=["wheels"])
+def bench(session: nox.Session) -> None:
+    """Measure drivers beside their raw limit: `-- memory sqlite`."""
+    _install(session, *_everything())
+    session.run("python", "tools/bench", *session.posargs)
+
+
+@nox.session(requires=["wheels"])
+def guarantees(session: nox.Session) -> None:
+    """Write the table of guarantees into README.md; `-- --check` only compares."""
+    _install(session, *_everything())
+    session.run("python", "tools/guarantees.py", *session.posargs)
+
+
+def _test(session: nox.Session, part: str) -> None:
+    if part == "lint":
+        _lint(session)
+        return
+    if part == "types":
+        _types(session)
+        return
+    if part == "tools":
+        _install(session, *_everything(), *_test_requirements(PACKAGES.values()), "pytest-xdist")
+        names = [package.import_name for package in PACKAGES.values()]
+        folder = Path("tools/tests")
+    else:
+        package = PACKAGES[part]
+        wheel = str(_wheel(session, package))
+        _install(session, wheel, *_test_requirements([package]), "pytest-xdist")
+        names, folder = [package.import_name], package.tests
+    session.run("python", "tools/installed.py", *names)
+    parallel = ("-n", "auto", "--maxprocesses", "4")
+    session.run(
+        *("python", "-m", "pytest", "-p", "tools.backends", *parallel, str(folder)),
+        *session.posargs,
+    )
+
+
+def _lint(session: nox.Session) -> None:
+    session.install(RUFF)
+    session.run("ruff", "check")
+    session.run("ruff", "format", "--check")
+
+
+def _types(session: nox.Session) -> None:
+    _install(session, *_everything(), *_test_requirements(PACKAGES.values()), MYPY, "nox")
+    session.run("mypy", *(str(package.source) for package in PACKAGES.values()))
+    session.run("mypy", "noxfile.py", *map(str, Path("tools").glob("*.py")), "tools/backends")
+
+
+def _install(session: nox.Session, *requirements: str) -> None:
+    """Install, with the distributions of this workspace from its wheels or not at all."""
+    # What the caller's shell adds to the path would hide an undeclared dependency.
+    session.env["PYTHONPATH"] = ""
+    session.install("--constraint", str(CONSTRAINTS), *requirements)
+
+
+def _everything() -> list[str]:
+    """Every distribution with all its extras."""
+    return [
+        f"{package.name}[{','.join(package.extras)}]" if package.extras else package.name
+        for package in PACKAGES.values()
+    ]
+
+
+def _test_requirements(packages: Iterable[workspace.Package]) -> list[str]:
+    return sorted({item for package in packages for item in package.groups.get("test", ())})
+
+
+def _wheel(session: nox.Session, package: workspace.Package) -> Path:
+    wheel = DIST / package.wheel_name
+    if not wheel.exists():
+        session.error(f"{wheel} was not built; does the build give it another name?")
+    return wheel
