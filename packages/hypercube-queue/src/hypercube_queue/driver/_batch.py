@@ -48,7 +48,9 @@ class Indexed(Protocol):
     """An item that knows its position in the caller's arguments."""
 
     @property
-    def index(self) -> int: ...
+    def index(self) -> int:
+        """From zero, whatever chunks the driver makes (ERR-2)."""
+        ...
 
 
 class Failures:

@@ -38,6 +38,7 @@ class Gate:
 
     @property
     def closed(self) -> bool:
+        """Whether `close` was called; what is inside may still be running."""
         return self._closed
 
     def check(self) -> None:

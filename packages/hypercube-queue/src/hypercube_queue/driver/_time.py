@@ -43,4 +43,5 @@ class Deadline:
 
     @property
     def passed(self) -> bool:
+        """Whether nothing of the duration is left."""
         return self._clock() >= self._at
