@@ -1,0 +1,172 @@
+"""The READMEs tell the truth: their code runs, their commands exist."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import guarantees
+import workspace
+from snippets import blocks, run
+
+ROOT = workspace.ROOT
+PACKAGES = workspace.load()
+DOCUMENTS = sorted(
+    [
+        *ROOT.glob("*.md"),
+        *(
+            file
+            for package in PACKAGES.values()
+            for file in (ROOT / package.folder).rglob("*.md")
+            if "tests" not in file.parts
+        ),
+    ]
+)
+EACH = pytest.mark.parametrize(
+    "document", DOCUMENTS, ids=[str(file.relative_to(ROOT)) for file in DOCUMENTS]
+)
+
+#: What a block may be called. Another name for Python would dodge the test that runs it.
+_LANGUAGES = {"console", "ini", "json", "markdown", "python", "sql", "text", "toml", "yaml"}
+
+
+@EACH
+def test_the_python_of_a_document_runs(document: Path, tmp_path: Path) -> None:
+    """Block after block, in an empty folder, with every warning an error."""
+    run(document, tmp_path)
+
+
+@EACH
+def test_every_block_says_what_it_is(document: Path) -> None:
+    """So that none is passed over by those who run them."""
+    odd = [
+        f"line {block.line}: {block.language or 'no language'}"
+        for block in blocks(document.read_text())
+        if block.language not in _LANGUAGES
+    ]
+
+    assert odd == []
+
+
+@EACH
+def test_the_sessions_that_a_document_names_exist(document: Path) -> None:
+    """Each name after `nox -s`, in blocks and in sentences."""
+    sessions = {
+        node.name
+        for node in ast.parse((ROOT / "noxfile.py").read_text()).body
+        if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
+    }
+    named = {
+        re.sub(r"\(.*", "", word)
+        for words in re.findall(r"nox -s ([^`\n]*?)(?= --|[`\n;&]|$)", document.read_text())
+        for word in re.findall(r"[\w(),.-]+", words)
+    }
+
+    assert named - sessions == set()
+
+
+@EACH
+def test_the_subcommands_that_a_document_names_exist(document: Path) -> None:
+    """Each word after `hypercube` in a block or between backquotes."""
+    text = document.read_text()
+    lines = [
+        line
+        for block in blocks(text)
+        if block.language == "console"
+        for line in block.body.splitlines()
+    ] + re.findall(r"`([^`\n]+)`", text)
+    named = {
+        match[1] for line in lines if (match := re.match(r"(?:\$ )?hypercube ([a-z][\w-]*)", line))
+    }
+
+    for name in sorted(named):
+        done = subprocess.run(
+            [str(Path(sys.executable).with_name("hypercube")), name, "--help"],
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, f"hypercube {name}: {done.stdout}{done.stderr}"
+
+
+@EACH
+def test_what_a_document_installs_exists(document: Path) -> None:
+    """Each distribution of ours after `pip install`, and each extra of it."""
+    for line in re.findall(r"pip install ([^`\n&;]+)", document.read_text()):
+        for name, extras in re.findall(r"(hypercube-[a-z-]+)(?:\[([\w,-]+)\])?", line):
+            assert name in PACKAGES
+            assert set(filter(None, extras.split(","))) <= set(PACKAGES[name].extras), line
+
+
+@EACH
+def test_the_files_that_a_document_links_to_exist(document: Path) -> None:
+    """Relative links only; nothing is asked of the network."""
+    targets = re.findall(
+        r"\]\(([^)#\s]+)(?:#[^)]*)?\)", re.sub(r"`[^`\n]*`", "", document.read_text())
+    )
+    relative = [target for target in targets if not re.match(r"[a-z]+:", target)]
+
+    assert [target for target in relative if not (document.parent / target).exists()] == []
+
+
+def test_the_table_of_guarantees_is_what_the_drivers_say() -> None:
+    """`nox -s guarantees` would change nothing."""
+    text = (ROOT / "README.md").read_text()
+
+    assert text == guarantees.with_table(text)
+
+
+def test_every_driver_has_a_column_in_the_table_of_guarantees() -> None:
+    """A new driver cannot be forgotten there."""
+    schemes = {url.partition("://")[0] for url in guarantees.CONFIGURATIONS.values()}
+    drivers = {
+        package.name: set(_schemes(package)) for package in PACKAGES.values() if package.is_driver
+    }
+
+    assert [name for name, offered in drivers.items() if not offered & schemes] == []
+
+
+def test_the_table_shows_each_field_and_each_capability() -> None:
+    """In the order of the contract, one row each."""
+    rows = [line.split("|")[1].strip() for line in guarantees.table().splitlines()[2:]]
+
+    assert rows[:2] == ["`durable`", "`failover`"]
+    assert rows[-1] == "`TransactionalPusher`"
+    assert "| `durable` | no | yes | no |" in guarantees.table()
+
+
+def test_a_text_without_markers_is_refused() -> None:
+    """Rather than losing the table."""
+    with pytest.raises(ValueError, match="lacks the markers"):
+        guarantees.with_table("no markers")
+
+
+def test_ci_runs_the_very_command_of_the_readme() -> None:
+    """Not a word less, so that green there means green here."""
+    commands = {
+        line
+        for block in blocks((ROOT / "README.md").read_text())
+        if block.language == "console"
+        for line in block.body.splitlines()
+        if "nox -s tests" in line
+    }
+    script = (ROOT / ".ci/run").read_text().splitlines()
+
+    assert commands == {
+        'python3 -m venv .venv && .venv/bin/pip install -q "nox[uv]" '
+        "&& .venv/bin/nox -s tests -- --install-servers"
+    }
+    assert script[-1] in commands
+    assert script[1:].count(script[-1]) == 1
+
+
+def _schemes(package: workspace.Package) -> list[str]:
+    from importlib.metadata import distribution
+
+    points = distribution(package.name).entry_points
+    return [point.name for point in points.select(group="hypercube.drivers")]

@@ -1,0 +1,76 @@
+"""Finding and running the code of Markdown files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from snippets import SnippetFailed, blocks, run
+
+_TEXT = """\
+Text.
+
+```python
+x = 1
+```
+
+1. A list:
+
+   ~~~python
+   def f():
+       return "```"
+   ~~~
+
+````console
+$ true
+```
+````
+<!-- file: app.py -->
+```python title
+assert f() == "`" * 3
+```
+"""
+
+
+def test_blocks_are_found_with_their_language_and_place() -> None:
+    """Within lists, with other fences inside, and with a name where a comment gives one."""
+    found = [(block.language, block.line, block.file_name) for block in blocks(_TEXT)]
+
+    assert found == [
+        ("python", 4, None),
+        ("python", 10, None),
+        ("console", 15, None),
+        ("python", 20, "app.py"),
+    ]
+    assert [block.body for block in blocks(_TEXT)][1] == 'def f():\n    return "```"\n'
+
+
+def test_blocks_run_in_order_in_one_namespace(tmp_path: Path) -> None:
+    """What an earlier block defines, a later one uses; a named one is there as a module too."""
+    markdown = tmp_path / "README.md"
+    markdown.write_text(
+        _TEXT + "\n```python\nimport pathlib\nassert pathlib.Path('app.py').exists()\n```\n"
+    )
+
+    run(markdown, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("assert x == 2", "line 2"),
+        ("import warnings; warnings.warn('old')", "UserWarning: old"),
+        ("raise SystemExit(3)", "fails with 3"),
+        ("def f(:", "SyntaxError"),
+    ],
+)
+def test_a_block_that_does_not_run_is_an_error(tmp_path: Path, body: str, expected: str) -> None:
+    """A failure, a warning, an exit, a slip of the pen; with the line of the Markdown file."""
+    markdown = tmp_path / "README.md"
+    markdown.write_text(
+        f"```python\nx = 1; {body}\n```\n" if "def" not in body else f"```python\n{body}\n```"
+    )
+
+    with pytest.raises(SnippetFailed, match=expected):
+        run(markdown, tmp_path)
