@@ -1,1 +1,57 @@
-"""Typed background jobs and their worker on any Hypercube queue."""
+"""Typed background jobs and their worker on any Hypercube queue.
+
+`Jobs` declares kinds of jobs and dispatches them; `Worker` runs their handlers.
+"""
+
+from __future__ import annotations
+
+from hypercube_jobs.__about__ import __version__
+from hypercube_jobs._attempt import Attempt, current_attempt
+from hypercube_jobs._backoff import Backoff, Constant, Exponential
+from hypercube_jobs._errors import (
+    DuplicateKind,
+    Interrupted,
+    InvalidPayload,
+    JobError,
+    NotSupported,
+    PermanentError,
+    TimeLimitExceeded,
+    UnknownKind,
+    WorkerLost,
+)
+from hypercube_jobs._failed_jobs import FailedJob
+from hypercube_jobs._failure import Failure
+from hypercube_jobs._jobs import DispatchResult, Jobs
+from hypercube_jobs._observer import JobEvent, Observer
+from hypercube_jobs._policy import DispatchOptions, KindOptions, Policy
+from hypercube_jobs._record import Record
+from hypercube_jobs._registry import Kind
+
+__all__ = [
+    "Attempt",
+    "Backoff",
+    "Constant",
+    "DispatchOptions",
+    "DispatchResult",
+    "DuplicateKind",
+    "Exponential",
+    "FailedJob",
+    "Failure",
+    "Interrupted",
+    "InvalidPayload",
+    "JobError",
+    "JobEvent",
+    "Jobs",
+    "Kind",
+    "KindOptions",
+    "NotSupported",
+    "Observer",
+    "PermanentError",
+    "Policy",
+    "Record",
+    "TimeLimitExceeded",
+    "UnknownKind",
+    "WorkerLost",
+    "__version__",
+    "current_attempt",
+]

@@ -1,0 +1,89 @@
+"""Jobs as JSON, checked by their types on both ends."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Generic, TypeVar, get_origin, is_typeddict
+
+import pydantic_core
+import typing_extensions
+from pydantic import BaseModel, PydanticUserError, TypeAdapter, ValidationError
+from pydantic.errors import PydanticUndefinedAnnotation
+
+from hypercube_jobs._errors import InvalidPayload
+from hypercube_queue import InvalidArgument
+
+T = TypeVar("T")
+
+#: An error text names a few faults; a job with a thousand needs no more.
+_SHOWN_FAULTS = 5
+
+
+class Codec(Generic[T]):
+    """Turns jobs of one type into JSON and back, strictly.
+
+    Raises InvalidArgument for a type that is no dataclass, pydantic model or TypedDict, or
+    that has fields which JSON cannot carry.
+    """
+
+    def __init__(self, type_: type[T]) -> None:
+        plain = get_origin(type_) or type_
+        self._typed_dict = is_typeddict(plain) or typing_extensions.is_typeddict(plain)
+        if not self._typed_dict and not (
+            isinstance(plain, type)
+            and (dataclasses.is_dataclass(plain) or issubclass(plain, BaseModel))
+        ):
+            raise InvalidArgument(
+                f"a job is a dataclass, a pydantic model or a TypedDict, not {name_of(type_)}"
+            )
+        self._plain: type = plain
+        try:
+            self._adapter: TypeAdapter[T] = TypeAdapter(type_)
+        except (PydanticUserError, PydanticUndefinedAnnotation) as error:
+            reason = str(error).partition("\n")[0]
+            raise InvalidArgument(f"{name_of(type_)} cannot be a job: {reason}") from error
+
+    def encode(self, job: object) -> bytes:
+        """`job` as JSON that `decode` accepts. Raises InvalidPayload.
+
+        A mapping may stand for a job of any type.
+        """
+        try:
+            if isinstance(job, dict if self._typed_dict else self._plain):
+                payload = self._adapter.dump_json(job, round_trip=True, warnings=False)  # type: ignore[arg-type]  # decode finds what is wrong with it
+            elif isinstance(job, Mapping):
+                payload = pydantic_core.to_json(job, inf_nan_mode="null")
+            else:
+                raise InvalidPayload(
+                    f"expected {name_of(self._plain)} or a mapping, got {type(job).__name__}"
+                )
+        except pydantic_core.PydanticSerializationError as error:
+            raise InvalidPayload(str(error)) from error
+        # What a worker would refuse fails here, where somebody can mend it.
+        self.decode(payload)
+        return payload
+
+    def decode(self, payload: bytes) -> T:
+        """The job in `payload`. Raises InvalidPayload."""
+        try:
+            return self._adapter.validate_json(payload, strict=True)
+        except ValidationError as error:
+            # Its own text quotes the values.
+            raise InvalidPayload(_faults(error)) from None
+
+
+def name_of(type_: object) -> str:
+    """A type as an error text names it."""
+    return type_.__qualname__ if isinstance(type_, type) else str(type_)
+
+
+def _faults(error: ValidationError) -> str:
+    faults = error.errors(include_url=False, include_context=False, include_input=False)
+    shown = [
+        f"{'.'.join(str(part) for part in fault['loc']) or 'payload'}: {fault['msg']}"
+        for fault in faults[:_SHOWN_FAULTS]
+    ]
+    if len(faults) > _SHOWN_FAULTS:
+        shown.append(f"and {len(faults) - _SHOWN_FAULTS} more")
+    return "; ".join(shown)

@@ -1,0 +1,197 @@
+"""What travels with a job beside its payload: the JSON object in a message's `extra`.
+
+    v              1, the version of this layout
+    retries        how often it may be tried again
+    timeout        microseconds that an attempt may take
+    backoff        only if the dispatch named one
+    dispatched_at  microseconds since 1970
+    free           deliveries that cost no attempt (ATT-1)
+    interrupted    shutdowns in a row that ended an attempt
+    failures       attempts that failed, since the job was dispatched or redriven
+    failure        the last of them: type, text, traceback, attempt, at
+    trace          the trace context, for whoever traces
+    former         what another producer had in `extra`, in base64
+
+Absent keys mean the handler's defaults, or zero. Keys that are not named here survive.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from datetime import datetime, timedelta
+
+from hypercube_jobs import _backoff, _failure
+from hypercube_jobs._backoff import Backoff, Constant, Exponential
+from hypercube_jobs._clock import to_epoch_microseconds
+from hypercube_jobs._failure import Failure
+from hypercube_jobs._policy import MAX_RETRIES
+from hypercube_queue import MAX_DURATION
+from hypercube_queue.driver import (
+    from_epoch_microseconds,
+    from_microseconds,
+    to_microseconds,
+)
+
+VERSION = 1
+
+_LONGEST_US = to_microseconds(MAX_DURATION)
+#: Counters are at most this; anything more is no count of ours.
+_MANY = 1 << 53
+
+
+class Record:
+    """The record of one message.
+
+    Reading never fails: a value that makes no sense counts as absent, and bytes that are no
+    record at all are kept in `former`.
+    """
+
+    __slots__ = ("_fields",)
+
+    def __init__(self, fields: dict[str, object]) -> None:
+        self._fields = fields
+
+    @classmethod
+    def new(
+        cls, *, retries: int, timeout: timedelta, backoff: Backoff | None, dispatched_at: datetime
+    ) -> Record:
+        """The record of a job that is being dispatched."""
+        fields: dict[str, object] = {
+            "v": VERSION,
+            "retries": retries,
+            "timeout": to_microseconds(timeout),
+            "dispatched_at": to_epoch_microseconds(dispatched_at),
+        }
+        if isinstance(backoff, Constant | Exponential):
+            fields["backoff"] = _backoff.to_wire(backoff)
+        return cls(fields)
+
+    @classmethod
+    def read(cls, extra: bytes) -> Record:
+        """The record in `extra`, whoever wrote it."""
+        if not extra:
+            return cls({"v": VERSION})
+        try:
+            fields = json.loads(extra.decode())
+        except (ValueError, RecursionError):
+            fields = None
+        if isinstance(fields, dict) and _whole(fields.get("v"), _MANY) is not None:
+            return cls(fields)
+        return cls({"v": VERSION, "former": base64.b64encode(extra).decode()})
+
+    def to_bytes(self, limit: int | None = None) -> bytes | None:
+        """The record as `extra`, in at most `limit` bytes; None if it cannot be done.
+
+        What does not fit is left out, the least needed first: the traceback, the failure's
+        text, the failure, the former bytes, everything that this version does not know.
+        """
+        for fields in self._shrinking():
+            try:
+                encoded = json.dumps(fields, separators=(",", ":")).encode()
+            except (ValueError, RecursionError):
+                continue
+            if limit is None or len(encoded) <= limit:
+                return encoded
+        return None
+
+    def _shrinking(self) -> list[dict[str, object]]:
+        full = self._fields
+        steps = [full]
+        if (failure := self.failure) is not None:
+            at_us = to_epoch_microseconds(failure.at)
+            short = _failure.to_wire(failure.without_traceback(), at_us)
+            steps.append(full | {"failure": short})
+            steps.append(full | {"failure": short | {"text": failure.text[:100]}})
+        bare = {key: value for key, value in full.items() if key != "failure"}
+        steps.append(bare)
+        steps.append({key: value for key, value in bare.items() if key != "former"})
+        steps.append({key: value for key, value in bare.items() if key in _ESSENTIAL})
+        return steps
+
+    # The policy that the job was dispatched with
+
+    @property
+    def retries(self) -> int | None:
+        return _whole(self._fields.get("retries"), MAX_RETRIES)
+
+    @property
+    def timeout(self) -> timedelta | None:
+        microseconds = _whole(self._fields.get("timeout"), _LONGEST_US)
+        return from_microseconds(microseconds) if microseconds else None
+
+    @property
+    def backoff(self) -> Backoff | None:
+        return _backoff.from_wire(self._fields.get("backoff"))
+
+    @property
+    def dispatched_at(self) -> datetime | None:
+        microseconds = _whole(self._fields.get("dispatched_at"), _MANY)
+        return None if microseconds is None else from_epoch_microseconds(microseconds)
+
+    # What happened to it
+
+    @property
+    def free(self) -> int:
+        return _whole(self._fields.get("free"), _MANY) or 0
+
+    @property
+    def interrupted(self) -> int:
+        return _whole(self._fields.get("interrupted"), _MANY) or 0
+
+    @property
+    def failures(self) -> int:
+        return _whole(self._fields.get("failures"), _MANY) or 0
+
+    @property
+    def failure(self) -> Failure | None:
+        return _failure.from_wire(self._fields.get("failure"))
+
+    @property
+    def former(self) -> bytes | None:
+        """The bytes that another producer had put in `extra`."""
+        value = self._fields.get("former")
+        if not isinstance(value, str):
+            return None
+        try:
+            return base64.b64decode(value, validate=True)
+        except (ValueError, binascii.Error):
+            return None
+
+    # What the worker notes before it gives a delivery back
+
+    def note_free(self) -> None:
+        """A delivery that was not run, and costs no attempt (ATT-1)."""
+        self._fields["free"] = self.free + 1
+
+    def note_interruption(self) -> None:
+        """A shutdown ended the attempt, at no cost (ATT-1)."""
+        self.note_free()
+        self._fields["interrupted"] = self.interrupted + 1
+
+    def note_failure(self, failure: Failure) -> None:
+        """An attempt failed."""
+        self._fields["failures"] = self.failures + 1
+        self._fields["failure"] = _failure.to_wire(failure, to_epoch_microseconds(failure.at))
+
+    def end_interruptions(self) -> None:
+        """The attempt ended by itself, so the next interruption is the first in a row."""
+        self._fields.pop("interrupted", None)
+
+    def start_anew(self) -> None:
+        """Set the counters to zero before the dead letters: redriven, it is at 1 (ATT-2)."""
+        for counter in ("free", "failures", "interrupted"):
+            self._fields.pop(counter, None)
+
+
+#: Enough to go on counting.
+_ESSENTIAL = frozenset(
+    {"v", "retries", "timeout", "backoff", "dispatched_at", "free", "interrupted", "failures"}
+)
+
+
+def _whole(value: object, largest: int) -> int | None:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= largest:
+        return value
+    return None
