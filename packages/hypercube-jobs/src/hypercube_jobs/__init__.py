@@ -26,6 +26,7 @@ from hypercube_jobs._observer import JobEvent, Observer
 from hypercube_jobs._policy import DispatchOptions, KindOptions, Policy
 from hypercube_jobs._record import Record
 from hypercube_jobs._registry import Kind
+from hypercube_jobs.worker import Worker
 
 __all__ = [
     "Attempt",
@@ -51,6 +52,7 @@ __all__ = [
     "Record",
     "TimeLimitExceeded",
     "UnknownKind",
+    "Worker",
     "WorkerLost",
     "__version__",
     "current_attempt",

@@ -96,6 +96,17 @@ class Record:
                 return encoded
         return None
 
+    def essentials(self) -> bytes:
+        """As much of the record as it takes to go on counting."""
+        return json.dumps(self._essentials(), separators=(",", ":")).encode()
+
+    def _essentials(self) -> dict[str, object]:
+        return {
+            key: value
+            for key, value in self._fields.items()
+            if key in _ESSENTIAL and (key == "backoff" or isinstance(value, int))
+        }
+
     def _shrinking(self) -> list[dict[str, object]]:
         full = self._fields
         steps = [full]
@@ -107,7 +118,7 @@ class Record:
         bare = {key: value for key, value in full.items() if key != "failure"}
         steps.append(bare)
         steps.append({key: value for key, value in bare.items() if key != "former"})
-        steps.append({key: value for key, value in bare.items() if key in _ESSENTIAL})
+        steps.append(self._essentials())
         return steps
 
     # The policy that the job was dispatched with

@@ -1,0 +1,7 @@
+"""The worker: it takes jobs from queues, runs their handlers and settles the messages."""
+
+from __future__ import annotations
+
+from hypercube_jobs.worker._worker import Worker
+
+__all__ = ["Worker"]

@@ -1,0 +1,308 @@
+"""The worker at work: it pops, and hands deliveries from one part to the next.
+
+    Popping -> Intake -> Execution -> Judge -> Settlement
+                 |                                ^
+                 +---- what is too much ----------+
+
+Leases keeps all of it meanwhile, and the watch sees to what takes too long.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import time
+from contextvars import Context
+from datetime import timedelta
+
+from hypercube_jobs._failure import failure_of
+from hypercube_jobs._jobs import Jobs
+from hypercube_jobs.worker._bell import Bell
+from hypercube_jobs.worker._decision import is_exhausted
+from hypercube_jobs.worker._execution import Execution, Load
+from hypercube_jobs.worker._held import NEVER, Cause, Held, Holding
+from hypercube_jobs.worker._intake import Intake
+from hypercube_jobs.worker._leases import Leases
+from hypercube_jobs.worker._options import WorkerOptions
+from hypercube_jobs.worker._popping import Popping
+from hypercube_jobs.worker._report import Reporter
+from hypercube_jobs.worker._settlement import Settlement
+from hypercube_jobs.worker._verdict import Judge, time_limit_error
+from hypercube_queue import InvalidArgument, Message, QueueClosed, QueueError, Releaser, capability
+
+_log = logging.getLogger("hypercube_jobs.worker")
+
+#: How long a pop that failed waits before it is repeated, in seconds: at first, and at most.
+_FIRST_PAUSE = 0.1
+_LONGEST_PAUSE = 5.0
+#: How long cancelled handlers may clean up when the worker is to stop now, in seconds.
+_CLEAN_UP = 5.0
+#: How often a worker that is to stop looks whether it can, in seconds.
+_LOOK = 0.1
+_AT_ONCE = timedelta(0)
+#: How many ids a log line shows.
+_SHOWN = 5
+
+
+class Coordinator:
+    """Runs once: `run` until it is over, `stop` from any thread."""
+
+    def __init__(self, jobs: Jobs, options: WorkerOptions, context: Context) -> None:
+        queue = jobs.queue
+        self._jobs = jobs
+        self._options = options
+        self._guarantees = queue.guarantees
+        self._sleep = options.sleep.total_seconds()
+        self._releasable = capability(queue, Releaser) is not None
+        self._stopping = False
+        self._at_once = False
+        #: How long the last pop that failed was rested after; 0 when pops work.
+        self._pause = 0.0
+        self._bell = Bell()
+        self._holding = Holding()
+        self._popping = Popping(queue, options.queues, options.sleep, self._bell)
+        self._intake = Intake()
+        self._judge = Judge(queue.guarantees, jobs.clock)
+        self._settlement = Settlement(
+            queue,
+            self._holding,
+            Reporter(jobs),
+            self._bell,
+            options.settle_after.total_seconds(),
+        )
+        self._execution = Execution(
+            options.concurrency, context, self._complete, self._settlement.hurry, self._bell
+        )
+        self._leases = Leases(queue, self._holding, self._lose)
+
+    def run(self) -> None:
+        """Work until there is a reason to stop, and leave nothing behind that can be settled."""
+        self._settlement.start()
+        self._leases.start()
+        threading.Thread(target=self._watch, name="hypercube-watch", daemon=True).start()
+        try:
+            self._work()
+        finally:
+            self._stopping = True
+            self._drain()
+            self._popping.close()
+            self._execution.close()
+            self._settlement.close()
+            self._leases.close()
+
+    def stop(self, *, now: bool = False) -> None:
+        """Pop no more and let what runs end; with `now` interrupt it."""
+        self._stopping = True
+        if now:
+            self._at_once = True
+        self._bell.ring()
+
+    # Work
+
+    def _work(self) -> None:
+        while not self._stopping:
+            load = self._execution.load()
+            if self._options.max_jobs is not None and load.ended >= self._options.max_jobs:
+                return
+            before = len(self._holding)
+            room = self._room(load, before)
+            try:
+                messages = self._popping.arrived()
+                if not messages and room:
+                    messages = self._pop(room, load)
+                    self._end_outage()
+            except QueueError as error:
+                self._wait_out(error)
+                continue
+            if messages:
+                self._admit(messages, room)
+            elif not room:
+                self._bell.wait()
+            elif self._options.stop_when_empty and not before:
+                return
+
+    def _room(self, load: Load, held: int) -> int:
+        room = self._intake.room(load, held)
+        if self._options.max_jobs is not None:
+            room = min(room, self._options.max_jobs - load.ended - load.running - load.waiting)
+        return max(0, room)
+
+    def _pop(self, room: int, load: Load) -> list[Message]:
+        """Up to `room` deliveries; none, once it is worth looking again."""
+        if load.waiting:
+            # The slots are supplied, so this is no time to wait.
+            messages = self._popping.sweep(room)
+            if not messages:
+                self._execution.ring_when_empty()
+                self._bell.wait(self._sleep)
+        elif self._options.stop_when_empty:
+            certain = self._guarantees.empty_is_certain
+            messages = self._popping.sweep(room, _AT_ONCE if certain else self._options.sleep)
+            if not messages and len(self._holding):
+                self._bell.wait(self._sleep)
+        else:
+            messages = self._popping.take(room)
+        if not messages:
+            self._intake.nothing_came()
+        return messages
+
+    def _admit(self, messages: list[Message], room: int) -> None:
+        now = time.monotonic()
+        before = len(self._holding)
+        some = [self._held(message, now) for message in messages]
+        self._holding.add(some)
+        self._leases.added(some)
+        alive: list[Held] = []
+        for held in some:
+            if is_exhausted(held.standing, held.record, held.policy):
+                self._judge.bury(held)
+                self._settlement.add(held)
+            else:
+                alive.append(held)
+        chosen = self._intake.sort(alive, room, self._execution.load(), before)
+        self._give_back(chosen.release)
+        if chosen.run:
+            self._execution.submit(chosen.run)
+
+    def _held(self, message: Message, now: float) -> Held:
+        # A namespace is a plugin's, and this worker has kinds of none.
+        kind = None if message.namespace else self._jobs.kind(message.job_name)
+        return Held(
+            message,
+            kind,
+            exact_attempts=self._guarantees.exact_attempts,
+            default_lease=self._leases.default,
+            now=now,
+        )
+
+    def _give_back(self, some: list[Held]) -> None:
+        for held in some:
+            self._judge.give_back(held, releasable=self._releasable)
+            self._settlement.add(held)
+        if some:
+            self._settlement.hurry()
+
+    def _wait_out(self, error: QueueError) -> None:
+        """Rest after a pop that failed, or raise its error where it is the end."""
+        final = isinstance(error, QueueClosed | InvalidArgument)
+        if final or self._options.stop_when_empty:
+            raise error
+        if not self._pause:
+            _log.warning("jobs cannot be popped: %s; trying again until they can", error)
+        self._pause = min(self._pause * 2 or _FIRST_PAUSE, _LONGEST_PAUSE)
+        until = time.monotonic() + self._pause
+        while not self._stopping and (left := until - time.monotonic()) > 0:
+            self._bell.wait(left)
+
+    def _end_outage(self) -> None:
+        if self._pause:
+            self._pause = 0.0
+            _log.info("jobs can be popped again")
+
+    # What the other threads bring
+
+    def _complete(self, held: Held) -> None:
+        try:
+            if not held.lost:
+                self._judge.judge(held)
+        except Exception:  # noqa: BLE001  # a bug must not cost the slot
+            _log.exception("job %s ended, but nothing could be decided about it", held.attempt.id)
+            self._holding.remove((held,))
+            return
+        self._settlement.add(held)
+
+    def _lose(self, held: Held) -> None:
+        held.cause = Cause.LOST
+        held.attempt.lost = True
+        if self._execution.forget(held):
+            self._holding.remove((held,))
+            self._bell.ring()
+        else:
+            self._execution.cancel(held)
+
+    def _watch(self) -> None:
+        while (due := self._execution.next_due()) is not None:
+            overdue, late = due
+            try:
+                for held in overdue:
+                    self._end_time(held)
+                self._give_back(late)
+            except Exception:  # noqa: BLE001  # a bug must not leave time-outs unwatched
+                _log.exception("the watch over time-outs failed; it goes on")
+
+    def _end_time(self, held: Held) -> None:
+        if held.is_async:
+            if held.cause is Cause.TIME_LIMIT:
+                self._execution.cancel(held)
+        else:
+            stack = sys._current_frames().get(held.thread_id or 0)
+            held.failure = failure_of(
+                time_limit_error(held),
+                attempt=held.attempt.number,
+                at=self._jobs.clock(),
+                stack=stack,
+            )
+            _log.warning(
+                "job %s %s is over its time-out of %g s; its attempt has failed, but nothing can "
+                "end its thread: it keeps its slot, and is retried once it has ended",
+                held.attempt.kind,
+                held.attempt.id,
+                held.timeout,
+            )
+        self._bell.ring()
+
+    # The end
+
+    def _drain(self) -> None:
+        limit = self._options.stop_timeout
+        until = time.monotonic() + limit.total_seconds() if limit else NEVER
+        interrupted_at = NEVER
+        self._give_back(self._execution.withdraw())
+        while len(self._holding) or self._popping.waiting:
+            self._give_back_arrived()
+            now = time.monotonic()
+            running = self._execution.running()
+            if interrupted_at == NEVER and (self._at_once or now >= until):
+                interrupted_at = now
+                self._interrupt(running)
+            if self._at_once or (now >= until and not running):
+                self._settlement.give_up()
+            left = [held for held in running if self._is_stuck(held, now, interrupted_at)]
+            if left and len(left) == len(self._holding):
+                _warn_of(left)
+                return
+            self._bell.wait(_LOOK)
+
+    def _is_stuck(self, held: Held, now: float, interrupted_at: float) -> bool:
+        """Whether there is no use in waiting for this attempt."""
+        if self._at_once and (not held.is_async or now >= interrupted_at + _CLEAN_UP):
+            return True
+        return now >= held.started_at + held.timeout + _CLEAN_UP
+
+    def _give_back_arrived(self) -> None:
+        try:
+            messages = self._popping.arrived()
+        except QueueError:
+            return  # nothing came of that pop
+        now = time.monotonic()
+        some = [self._held(message, now) for message in messages]
+        self._holding.add(some)
+        self._give_back(some)
+
+    def _interrupt(self, running: list[Held]) -> None:
+        for held in running:
+            if held.is_async:
+                held.cause = held.cause or Cause.SHUTDOWN
+                self._execution.cancel(held)
+
+
+def _warn_of(left: list[Held]) -> None:
+    ids = ", ".join(held.attempt.id for held in left[:_SHOWN])
+    _log.warning(
+        "%d jobs are still running and cannot be ended (%s%s); end this process, and they run "
+        "again when their leases end",
+        len(left),
+        ids,
+        ", ..." if len(left) > _SHOWN else "",
+    )

@@ -1,0 +1,127 @@
+"""What an attempt's end means for the message: the whole policy, without any I/O."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import Enum, auto
+from typing import TypeAlias
+
+from hypercube_jobs._policy import DEFAULT_BACKOFF, Policy
+from hypercube_jobs._record import Record
+
+#: How many shutdowns in a row may interrupt a job at no cost.
+MAX_FREE_INTERRUPTIONS = 3
+
+_AT_ONCE = timedelta(0)
+_log = logging.getLogger("hypercube_jobs.worker")
+
+
+class Outcome(Enum):
+    """How an attempt ended."""
+
+    DONE = auto()
+    FAILED = auto()
+    #: Failed so that no retry can help.
+    PERMANENT = auto()
+    #: Cancelled by a shutdown.
+    INTERRUPTED = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    """The job is done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """The job is tried again after `delay`; `free` if this attempt is not counted."""
+
+    delay: timedelta
+    free: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """The job is not tried again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """The delivery goes back as if it had not been popped."""
+
+
+Decision: TypeAlias = Ack | Retry | DeadLetter | Release
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a delivery's count and record say about the attempts before it."""
+
+    #: The number of this attempt, as handlers see it (ATT-1).
+    number: int
+    #: Deliveries that left no record: their process ended, or their lease did (ATT-3).
+    lost: int
+    #: How much of the retries is used up: recorded failures and lost deliveries. The first
+    #: loss may be a batch-mate's fault and counts nothing; every later one was a lone run.
+    used: int
+
+
+_FIRST = Standing(number=1, lost=0, used=0)
+
+
+def standing(deliveries: int, record: Record, *, exact: bool) -> Standing:
+    """Where a job stands at its `deliveries`-th delivery.
+
+    Without an `exact` count the record is all there is (ATT-4), and losses go unseen.
+    """
+    free = record.free
+    failures = record.failures
+    if not exact:
+        return Standing(failures + 1, 0, failures)
+    if deliveries == 1 and not free and not failures:
+        return _FIRST
+    number = max(1, deliveries - free)
+    lost = max(0, number - failures - 1)
+    return Standing(number, lost, failures + max(0, lost - 1))
+
+
+def max_retries(record: Record, policy: Policy) -> int:
+    """How often the job may be retried: as it was dispatched, else as its handler says."""
+    retries = record.retries
+    return policy.retries if retries is None else retries
+
+
+def is_exhausted(standing: Standing, record: Record, policy: Policy) -> bool:
+    """Whether lone runs that came to nothing have used up the retries, so none is left."""
+    return standing.lost > 1 and standing.used > max_retries(record, policy)
+
+
+def decide(
+    outcome: Outcome, standing: Standing, record: Record, policy: Policy, max_delay: timedelta
+) -> Ack | Retry | DeadLetter:
+    """What is to be done after an attempt. `record` is the one the attempt began with."""
+    if outcome is Outcome.DONE:
+        return Ack()
+    if outcome is Outcome.PERMANENT:
+        return DeadLetter()
+    if outcome is Outcome.INTERRUPTED and record.interrupted < MAX_FREE_INTERRUPTIONS:
+        return Retry(_AT_ONCE, free=True)
+    failures = standing.used + 1
+    if failures > max_retries(record, policy):
+        return DeadLetter()
+    return Retry(min(_backoff(record, policy, failures), max_delay))
+
+
+def _backoff(record: Record, policy: Policy, failures: int) -> timedelta:
+    backoff = record.backoff or policy.backoff
+    try:
+        delay = backoff(failures)
+        if delay >= _AT_ONCE:
+            return delay
+        problem: object = f"gave {delay}"
+    except Exception as error:  # noqa: BLE001  # an application's function may raise anything
+        problem = f"raised {type(error).__name__}: {error}"
+    _log.error("backoff %r %s after failure %d; the default is used", backoff, problem, failures)
+    return DEFAULT_BACKOFF(failures)

@@ -1,0 +1,99 @@
+"""The event loop that asynchronous handlers run on, in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextvars import Context
+from typing import Protocol
+
+from hypercube_jobs.worker._call import call_async
+from hypercube_jobs.worker._held import Held
+
+#: How long the loop may take to end what handlers left running on it, in seconds.
+_GRACE = 5.0
+
+
+class Slots(Protocol):
+    """What the loop needs of the execution it belongs to."""
+
+    def begin_async(self) -> Held | None: ...
+
+    def turn(self, ended: Held) -> Held | None: ...
+
+    def complete(self, held: Held) -> None: ...
+
+    def context(self) -> Context: ...
+
+
+class EventLoop:
+    """Started by the first asynchronous job."""
+
+    def __init__(self, slots: Slots) -> None:
+        self._slots = slots
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopped = asyncio.Event()
+        self._ready = threading.Event()
+
+    def kick(self) -> None:
+        """There are free slots, and it is the turn of asynchronous deliveries."""
+        if self._thread is None:
+            self._thread = threading.Thread(
+                target=self._run, name="hypercube-event-loop", daemon=True
+            )
+            self._thread.start()
+            self._ready.wait()
+        self._call_soon(self._fill_slots)
+
+    def cancel(self, held: Held) -> None:
+        """Cancel the attempt, whose `cause` has been set."""
+        self._call_soon(self._cancel, held)
+
+    def close(self) -> None:
+        """Cancel what handlers left running, and end the thread; one that is stuck is left."""
+        if self._thread is not None:
+            self._call_soon(self._stopped.set)
+            self._thread.join(_GRACE)
+
+    def _run(self) -> None:
+        with asyncio.Runner() as runner:
+            self._loop = runner.get_loop()
+            self._ready.set()
+            runner.run(self._until_stopped())
+
+    async def _until_stopped(self) -> None:
+        await self._stopped.wait()
+
+    def _call_soon(self, function: Callable[..., object], *args: Held) -> None:
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(function, *args)
+
+    # On the loop's thread
+
+    def _fill_slots(self) -> None:
+        while (held := self._slots.begin_async()) is not None:
+            self._start(held)
+
+    def _start(self, held: Held) -> None:
+        held.task = asyncio.get_running_loop().create_task(
+            self._attend(held), context=self._slots.context()
+        )
+
+    async def _attend(self, held: Held) -> None:
+        try:
+            await call_async(held)
+        except GeneratorExit:
+            raise  # the loop itself is going away
+        except BaseException as error:  # noqa: BLE001  # even sys.exit() is a failed attempt
+            held.error = error
+        following = self._slots.turn(held)
+        self._slots.complete(held)
+        if following is not None:
+            self._start(following)
+
+    def _cancel(self, held: Held) -> None:
+        # Before its first step it sees its `cause` by itself.
+        if held.began and held.task is not None:
+            held.task.cancel()

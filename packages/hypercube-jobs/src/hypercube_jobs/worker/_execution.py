@@ -1,0 +1,273 @@
+"""Running handlers: the deliveries that wait for a slot, the slots, and the threads."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from contextvars import Context
+from dataclasses import dataclass
+
+from hypercube_jobs.worker._bell import Bell
+from hypercube_jobs.worker._call import call
+from hypercube_jobs.worker._event_loop import EventLoop
+from hypercube_jobs.worker._held import NEVER, Cause, Held
+
+#: A slot whose job has run for longer than this takes no part in what is popped ahead, and a
+#: delivery that has waited for longer is given back. In seconds.
+START_WITHIN = 0.1
+#: How much the latest run time counts in the average.
+_WEIGHT = 0.1
+#: A wait longer than this is cut, since platforms limit them. In seconds.
+_LONG = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """How busy the slots are, at one moment."""
+
+    #: Slots with nothing to do.
+    free: int
+    #: Slots that are free or have had their present job for less than `START_WITHIN`.
+    moving: int
+    running: int
+    #: Deliveries that wait for a slot, and their bytes.
+    waiting: int
+    waiting_bytes: int
+    #: Attempts that have ended.
+    ended: int
+    #: Recent run times, on average; None before the first.
+    run_seconds: float | None
+
+
+class Execution:
+    """Runs deliveries in the order they came, up to `concurrency` at once.
+
+    Synchronous handlers run in threads, asynchronous ones on one event loop; both draw from
+    one list of waiting deliveries and one number of slots. A thread, or the loop, that has
+    ended an attempt keeps its slot and takes the next delivery itself, so that no delivery
+    costs a switch of threads; only where the next one is of the other sort, or there is none,
+    does the slot become free.
+
+    `completed` is called with each delivery whose attempt has ended, in the thread it ran in.
+    """
+
+    def __init__(
+        self,
+        concurrency: int,
+        context: Context,
+        completed: Callable[[Held], None],
+        idle: Callable[[], None],
+        bell: Bell,
+    ) -> None:
+        self._concurrency = concurrency
+        self._context = context
+        self._completed = completed
+        self._idle = idle
+        self._bell = bell
+        self._lock = threading.Lock()
+        #: Wakes threads that have no slot.
+        self._work = threading.Condition(self._lock)
+        #: Wakes the watch when something is due before `_watch_at`.
+        self._watching = threading.Condition(self._lock)
+        self._watch_at = NEVER
+        self._waiting: deque[Held] = deque()
+        self._waiting_bytes = 0
+        #: The coordinator wants to know when no more than these wait.
+        self._few = 0
+        self._running: set[Held] = set()
+        self._free = concurrency
+        self._threads = 0
+        self._resting = 0
+        self._ended = 0
+        self._run_seconds: float | None = None
+        self._closed = False
+        self._loop = EventLoop(self)
+
+    # What the coordinator does
+
+    def submit(self, some: list[Held]) -> None:
+        """Run these, after those that wait already."""
+        with self._lock:
+            self._waiting.extend(some)
+            self._waiting_bytes += sum(held.size for held in some)
+            self._few = len(self._waiting) // 2
+            self._use_free_slots()
+            if self._waiting and self._waiting[0].popped_at + START_WITHIN < self._watch_at:
+                self._watching.notify()
+
+    def load(self) -> Load:
+        now = time.monotonic()
+        with self._lock:
+            stuck = sum(1 for held in self._running if now - held.started_at > START_WITHIN)
+            return Load(
+                free=self._free,
+                moving=self._concurrency - stuck,
+                running=len(self._running),
+                waiting=len(self._waiting),
+                waiting_bytes=self._waiting_bytes,
+                ended=self._ended,
+                run_seconds=self._run_seconds,
+            )
+
+    def ring_when_empty(self) -> None:
+        """There is nothing to pop: ring no sooner than when nothing waits any more."""
+        with self._lock:
+            self._few = 0
+
+    def withdraw(self) -> list[Held]:
+        """Take back all that has not started."""
+        with self._lock:
+            withdrawn = list(self._waiting)
+            self._waiting.clear()
+            self._waiting_bytes = 0
+            return withdrawn
+
+    def forget(self, held: Held) -> bool:
+        """Take this one back; False if it has started."""
+        with self._lock:
+            try:
+                self._waiting.remove(held)
+            except ValueError:
+                return False
+            self._waiting_bytes -= held.size
+            return True
+
+    def running(self) -> list[Held]:
+        with self._lock:
+            return list(self._running)
+
+    def cancel(self, held: Held) -> None:
+        """End an asynchronous attempt; a thread cannot be ended."""
+        if held.is_async:
+            self._loop.cancel(held)
+
+    def close(self) -> None:
+        """Let idle threads and the loop end. Abandoned ones end with the process."""
+        with self._lock:
+            self._closed = True
+            self._work.notify_all()
+            self._watching.notify_all()
+        self._loop.close()
+
+    # What the watch does
+
+    def next_due(self) -> tuple[list[Held], list[Held]] | None:
+        """Wait for what is due: attempts over their time-outs, and deliveries to give back.
+
+        The latter have not started in time while all slots are taken. None once closed.
+        """
+        with self._lock:
+            while not self._closed:
+                now = time.monotonic()
+                overdue = [held for held in self._running if held.deadline <= now]
+                for held in overdue:
+                    held.deadline = NEVER
+                    held.overdue = True
+                    held.cause = held.cause or Cause.TIME_LIMIT
+                late: list[Held] = []
+                while not self._free and self._waiting and self._start_by() <= now:
+                    late.append(self._waiting.popleft())
+                    self._waiting_bytes -= late[-1].size
+                if overdue or late:
+                    return overdue, late
+                self._watch_at = min((held.deadline for held in self._running), default=NEVER)
+                if self._waiting:
+                    self._watch_at = min(self._watch_at, max(self._start_by(), now + 0.01))
+                self._watching.wait(min(self._watch_at - now, _LONG))
+            return None
+
+    def _start_by(self) -> float:
+        return self._waiting[0].popped_at + START_WITHIN
+
+    # What threads and the loop do
+
+    def turn(self, ended: Held) -> Held | None:
+        """End an attempt and begin the next one of its sort; None if the slot became free."""
+        now = time.monotonic()
+        ended.duration = now - ended.started_at
+        with self._lock:
+            self._running.discard(ended)
+            self._ended += 1
+            if self._run_seconds is None:
+                self._run_seconds = ended.duration
+            else:
+                self._run_seconds += (ended.duration - self._run_seconds) * _WEIGHT
+            if self._waiting and self._waiting[0].is_async is ended.is_async:
+                return self._begin(now)
+            self._free += 1
+            self._use_free_slots()
+        self._bell.ring()
+        return None
+
+    def begin_async(self) -> Held | None:
+        """Begin an asynchronous attempt on a free slot, if it is the turn of one."""
+        with self._lock:
+            if self._free and self._waiting and self._waiting[0].is_async:
+                return self._occupy()
+            self._use_free_slots()
+            return None
+
+    def complete(self, held: Held) -> None:
+        """Hand over an attempt that has ended, in the thread it ran in."""
+        self._completed(held)
+        if not self._running and not self._waiting:
+            self._idle()
+
+    def context(self) -> Context:
+        """A context for one attempt."""
+        return self._context.copy()
+
+    def _begin_sync(self) -> Held | None:
+        with self._lock:
+            while not self._closed:
+                if self._free and self._waiting and not self._waiting[0].is_async:
+                    return self._occupy()
+                self._resting += 1
+                self._work.wait()
+                self._resting -= 1
+            self._threads -= 1
+            return None
+
+    def _occupy(self) -> Held:
+        self._free -= 1
+        held = self._begin(time.monotonic())
+        self._use_free_slots()
+        return held
+
+    def _begin(self, now: float) -> Held:
+        held = self._waiting.popleft()
+        self._waiting_bytes -= held.size
+        held.started_at = now
+        held.deadline = now + held.timeout
+        self._running.add(held)
+        if held.deadline < self._watch_at:
+            self._watching.notify()
+        if len(self._waiting) == self._few:
+            self._bell.ring()
+        return held
+
+    def _use_free_slots(self) -> None:
+        if not self._free or not self._waiting:
+            return
+        if self._waiting[0].is_async:
+            self._loop.kick()
+            return
+        wanted = min(self._free, len(self._waiting))
+        self._work.notify(wanted)
+        for _ in range(min(wanted - self._resting, self._concurrency - self._threads)):
+            self._threads += 1
+            threading.Thread(target=self._serve, name="hypercube-job", daemon=True).start()
+
+    def _serve(self) -> None:
+        held = self._begin_sync()
+        while held is not None:
+            held.thread_id = threading.get_ident()
+            try:
+                self.context().run(call, held)
+            except BaseException as error:  # noqa: BLE001  # even sys.exit() is a failed attempt
+                held.error = error
+            following = self.turn(held)
+            self.complete(held)
+            held = following or self._begin_sync()

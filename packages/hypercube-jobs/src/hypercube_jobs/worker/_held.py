@@ -1,0 +1,161 @@
+"""The deliveries that a worker owns."""
+
+from __future__ import annotations
+
+import threading
+from asyncio import Task
+from collections.abc import Iterable
+from enum import Enum, auto
+
+from hypercube_jobs._attempt import Attempt
+from hypercube_jobs._failure import Failure
+from hypercube_jobs._policy import Policy
+from hypercube_jobs._record import Record
+from hypercube_jobs._registry import Kind
+from hypercube_jobs.worker._decision import Decision, Outcome, Standing, max_retries, standing
+from hypercube_queue import Message
+
+#: A moment that never comes, on the monotonic clock.
+NEVER = float("inf")
+#: What unknown kinds are treated by.
+_DEFAULTS = Policy()
+
+
+class Cause(Enum):
+    """Why an attempt was ended from outside."""
+
+    TIME_LIMIT = auto()
+    SHUTDOWN = auto()
+    LOST = auto()
+
+
+class Held:
+    """One delivery, from its pop to its settlement.
+
+    Moments are on the monotonic clock, durations in seconds. `default_lease` is for messages
+    that name none; NEVER where it is not known or there are no leases.
+    """
+
+    __slots__ = (
+        "attempt",
+        "began",
+        "cause",
+        "deadline",
+        "decision",
+        "duration",
+        "error",
+        "extend_at",
+        "failure",
+        "is_async",
+        "kind",
+        "lease",
+        "leased_until",
+        "message",
+        "outcome",
+        "outcome_unknown",
+        "overdue",
+        "pause",
+        "policy",
+        "popped_at",
+        "record",
+        "settling",
+        "size",
+        "standing",
+        "started_at",
+        "task",
+        "thread_id",
+        "timeout",
+    )
+
+    def __init__(
+        self,
+        message: Message,
+        kind: Kind | None,
+        *,
+        exact_attempts: bool,
+        default_lease: float,
+        now: float,
+    ) -> None:
+        self.message = message
+        self.kind = kind
+        self.policy = _DEFAULTS if kind is None else kind.policy
+        self.is_async = kind is not None and kind.is_async
+        self.size = len(message.payload) + len(message.extra)
+        self.record = record = Record.read(message.extra)
+        self.standing: Standing = standing(message.attempt, record, exact=exact_attempts)
+        retries = max_retries(record, self.policy)
+        self.attempt = Attempt(
+            id=message.id,
+            kind=message.job_name,
+            queue=message.queue_name,
+            number=self.standing.number,
+            max_retries=retries,
+            last=self.standing.used >= retries,
+        )
+        self.timeout = (record.timeout or self.policy.timeout).total_seconds()
+        # The lease
+        self.popped_at = now
+        lease = message.visibility_timeout
+        self.lease = default_lease if lease is None else lease.total_seconds()
+        self.leased_until = now + self.lease
+        self.extend_at = now + self.lease / 3
+        # The attempt
+        self.started_at = NEVER
+        self.deadline = NEVER
+        self.duration = 0.0
+        #: The payload was read and the handler called.
+        self.began = False
+        #: It ran longer than its time-out.
+        self.overdue = False
+        self.cause: Cause | None = None
+        self.error: BaseException | None = None
+        #: What is recorded of the error, where that was known before the attempt ended.
+        self.failure: Failure | None = None
+        self.task: Task[None] | None = None
+        self.thread_id: int | None = None
+        # The settlement
+        self.outcome: Outcome | None = None
+        self.decision: Decision | None = None
+        self.settling = False
+        self.outcome_unknown = False
+        #: How long to wait before the next try, in seconds, once one was refused.
+        self.pause = 0.0
+
+    def strip_record(self) -> bool:
+        """Reduce the message's record to the counters; False if it is so already."""
+        bare = self.record.essentials()
+        if self.message.extra == bare:
+            return False
+        self.message.extra = bare
+        return True
+
+    @property
+    def lost(self) -> bool:
+        return self.cause is Cause.LOST
+
+
+class Holding:
+    """All deliveries that the worker has popped and not settled."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._all: set[Held] = set()
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def __contains__(self, held: Held) -> bool:
+        return held in self._all
+
+    def add(self, some: Iterable[Held]) -> None:
+        with self._lock:
+            self._all.update(some)
+
+    def remove(self, some: Iterable[Held]) -> None:
+        with self._lock:
+            self._all.difference_update(some)
+
+    def snapshot(self) -> list[Held]:
+        """Those of this moment."""
+        with self._lock:
+            return list(self._all)

@@ -1,0 +1,92 @@
+"""Telling logs and observers what became of an attempt."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+
+from hypercube_jobs._failure import cleaned, text_of, type_name
+from hypercube_jobs._jobs import Jobs
+from hypercube_jobs._observer import JobEvent, notify
+from hypercube_jobs.worker._decision import Ack, DeadLetter, Outcome, Retry
+from hypercube_jobs.worker._held import NEVER, Held
+
+_log = logging.getLogger("hypercube_jobs.worker")
+
+#: A log line is read by people; the failure record has the rest.
+_TEXT_LENGTH = 200
+
+
+class Reporter:
+    """One line and one event for each attempt. Called once its settlement is stored."""
+
+    def __init__(self, jobs: Jobs) -> None:
+        self._jobs = jobs
+
+    def settled(self, held: Held) -> None:
+        """The decision about this attempt is stored."""
+        decision = held.decision
+        if isinstance(decision, Ack):
+            if _log.isEnabledFor(logging.INFO):
+                _line(logging.INFO, held, "done")
+            self._notify("processed", held)
+        elif isinstance(decision, DeadLetter):
+            _line(logging.ERROR, held, f"dead: {_cause(held)}", exc_info=held.error)
+            self._notify("failed", held, final=True)
+        elif isinstance(decision, Retry) and not decision.free:
+            _line(
+                logging.WARNING, held, f"failed, next attempt in {decision.delay}: {_cause(held)}"
+            )
+            self._notify("failed", held)
+        elif held.outcome is Outcome.INTERRUPTED:
+            _line(logging.INFO, held, "interrupted, back in its queue at no cost")
+            self._notify("interrupted", held)
+
+    def lost(self, held: Held) -> None:
+        """The delivery no longer owned the message; whatever the attempt came to is dropped."""
+        if held.started_at == NEVER:
+            return  # nothing had been done that could be lost
+        _line(logging.WARNING, held, "lost its lease; its result is dropped and it runs again")
+        self._notify("lost", held)
+
+    def _notify(self, step: str, held: Held, *, final: bool = False) -> None:
+        observers = self._jobs.observers
+        if observers:
+            attempt = held.attempt
+            notify(
+                observers,
+                step,
+                JobEvent(
+                    id=attempt.id,
+                    kind=attempt.kind,
+                    queue=attempt.queue,
+                    attempt=attempt.number,
+                    max_retries=attempt.max_retries,
+                    final=final,
+                    duration=timedelta(seconds=held.duration),
+                    error=held.error,
+                ),
+            )
+
+
+def _line(level: int, held: Held, outcome: str, *, exc_info: BaseException | None = None) -> None:
+    attempt = held.attempt
+    _log.log(
+        level,
+        "job %s %s, queue %s, attempt %d, %.3f s: %s",
+        attempt.kind or "(of no kind)",
+        attempt.id,
+        attempt.queue,
+        attempt.number,
+        held.duration,
+        outcome,
+        exc_info=exc_info,
+    )
+
+
+def _cause(held: Held) -> str:
+    if held.error is None:
+        return "for no recorded reason"
+    lines = cleaned(text_of(held.error)[: 4 * _TEXT_LENGTH]).splitlines()
+    text = lines[0][:_TEXT_LENGTH] if lines else ""
+    return f"{type_name(held.error)}: {text}"

@@ -1,0 +1,141 @@
+"""From how an attempt ended to a message that is ready to be settled."""
+
+from __future__ import annotations
+
+from asyncio import CancelledError
+from datetime import timedelta
+
+from hypercube_jobs._clock import Clock
+from hypercube_jobs._errors import (
+    Interrupted,
+    PermanentError,
+    TimeLimitExceeded,
+    UnknownKind,
+    WorkerLost,
+)
+from hypercube_jobs._failure import Failure, failure_of
+from hypercube_jobs.worker._decision import (
+    MAX_FREE_INTERRUPTIONS,
+    Ack,
+    DeadLetter,
+    Outcome,
+    Release,
+    Retry,
+    decide,
+)
+from hypercube_jobs.worker._held import Cause, Held
+from hypercube_queue import Guarantees
+from hypercube_queue.driver import HEADROOM_BYTES
+
+_ACK = Ack()
+_AT_ONCE = timedelta(0)
+
+
+class Judge:
+    """Decides about finished attempts, and writes into their messages what the decision needs.
+
+    It runs in the handler's thread, so that settling is left with nothing but I/O.
+    """
+
+    def __init__(self, guarantees: Guarantees, clock: Clock) -> None:
+        self._limit = guarantees.max_message_bytes
+        self._max_delay = guarantees.max_delay
+        self._clock = clock
+
+    def judge(self, held: Held) -> None:
+        """Decide about an attempt that has ended, with or without an error."""
+        if held.error is None and held.cause is None:
+            held.outcome = Outcome.DONE
+            held.decision = _ACK
+            return
+        held.outcome = _outcome(held)
+        decision = held.decision = decide(
+            held.outcome, held.standing, held.record, held.policy, self._max_delay
+        )
+        if isinstance(decision, Ack):
+            return
+        record = held.record
+        if isinstance(decision, Retry) and decision.free:
+            record.note_interruption()
+        elif held.error is not None:
+            record.note_failure(held.failure or self._failure(held.error, held.standing.number))
+            if held.outcome is not Outcome.INTERRUPTED:
+                record.end_interruptions()
+        if isinstance(decision, DeadLetter):
+            record.start_anew()
+        held.message.delay = decision.delay if isinstance(decision, Retry) else _AT_ONCE
+        self._write(held)
+
+    def bury(self, held: Held) -> None:
+        """Decide about a job whose lone runs have all come to nothing (ATT-3)."""
+        held.outcome = Outcome.PERMANENT
+        held.decision = DeadLetter()
+        held.error = WorkerLost(
+            f"the worker's process ended, or its lease did, in each of the last "
+            f"{held.standing.lost} runs; the job is not tried again"
+        )
+        held.record.note_failure(self._failure(held.error, held.standing.number - 1))
+        held.record.start_anew()
+        self._write(held)
+
+    def give_back(self, held: Held, *, releasable: bool) -> None:
+        """Decide that a delivery goes back without having been run (ATT-1)."""
+        if releasable:
+            held.decision = Release()
+            return
+        held.decision = Retry(_AT_ONCE, free=True)
+        held.record.note_free()
+        held.message.delay = _AT_ONCE
+        self._write(held)
+
+    def _failure(self, error: BaseException, number: int) -> Failure:
+        return failure_of(error, attempt=number, at=self._clock())
+
+    def _write(self, held: Held) -> None:
+        message = held.message
+        room = None
+        if self._limit is not None:
+            room = self._limit + HEADROOM_BYTES - len(message.payload)
+        extra = held.record.to_bytes(room)
+        # A message that has no room even for the counters keeps what it has.
+        if extra is not None:
+            message.extra = extra
+
+
+def _outcome(held: Held) -> Outcome:
+    """How the attempt ended; where it was ended from outside, `held.error` is put in words."""
+    error = held.error
+    if held.cause is Cause.TIME_LIMIT and not (error is None and held.is_async):
+        _blame_time_limit(held)
+        return Outcome.FAILED
+    if error is None:
+        # An asynchronous handler may finish in spite of being cancelled.
+        return Outcome.DONE
+    if held.cause is Cause.SHUTDOWN and isinstance(error, CancelledError):
+        if held.record.interrupted >= MAX_FREE_INTERRUPTIONS:
+            held.error = Interrupted(
+                f"a shutdown cancelled the attempt; the {MAX_FREE_INTERRUPTIONS} before it in a "
+                "row cost nothing"
+            )
+        return Outcome.INTERRUPTED
+    # Before the handler was called only two things can go wrong: nobody knows the kind here,
+    # which the next deploy may mend, or the payload cannot be read, which nothing will.
+    unreadable = not held.began and not isinstance(error, UnknownKind)
+    if unreadable or isinstance(error, PermanentError):
+        return Outcome.PERMANENT
+    return Outcome.FAILED
+
+
+def _blame_time_limit(held: Held) -> None:
+    error = held.error
+    held.error = time_limit_error(held)
+    if error is not None:
+        # Where it was when it was cancelled, or what it raised then.
+        held.error.__traceback__ = error.__traceback__
+        held.error.__cause__ = None if isinstance(error, CancelledError) else error
+
+
+def time_limit_error(held: Held) -> TimeLimitExceeded:
+    """What is said about an attempt that is over its time-out."""
+    limit = timedelta(seconds=held.timeout)
+    return TimeLimitExceeded(f"the attempt took longer than its time-out, {limit}")

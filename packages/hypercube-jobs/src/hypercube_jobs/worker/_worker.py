@@ -1,0 +1,150 @@
+"""The worker's outside: its options, its start, and its end."""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from types import FrameType
+from typing import Any
+
+from hypercube_jobs._jobs import Jobs
+from hypercube_jobs.worker._coordinator import Coordinator
+from hypercube_jobs.worker._options import WorkerOptions, checked_queues
+from hypercube_queue import InvalidArgument
+
+_log = logging.getLogger("hypercube_jobs.worker")
+
+#: Without slices Windows would see no signal while the main thread waits. In seconds.
+_SLICE = 1.0
+
+
+class Worker:
+    """Runs the handlers of `jobs` for what comes in its queues.
+
+        Worker(jobs, queues=["billing", "default"], concurrency=16).run()
+
+    `queues` are served in this order: a later one only when those before it are empty.
+    `concurrency` is how many jobs run at once, synchronous ones in threads and asynchronous
+    ones on one event loop. `sleep` is how long a pop waits when there is nothing to do, and so
+    how long `stop` may take to be noticed. It ends by itself after `max_jobs` attempts, or
+    with `stop_when_empty` once nothing is ready and nothing is running; then a pop that fails
+    ends it too, while otherwise an outage of the backend is waited out.
+
+    `stop_timeout` bounds how long running jobs may take once it is to stop; None and zero
+    wait for them. After that asynchronous handlers are cancelled, and go back to their queue
+    at no cost, three times in a row. Nothing can end a thread: a synchronous handler is
+    waited for until its own time-out.
+
+    `settle_after` is how long a finished job may wait for others to be settled together with;
+    zero settles each by itself.
+
+    Raises InvalidArgument for a bad option.
+    """
+
+    def __init__(
+        self,
+        jobs: Jobs,
+        *,
+        queues: Sequence[str] = ("default",),
+        concurrency: int = 1,
+        sleep: timedelta = timedelta(seconds=1),
+        max_jobs: int | None = None,
+        stop_when_empty: bool = False,
+        stop_timeout: timedelta | None = None,
+        settle_after: timedelta = timedelta(milliseconds=5),
+    ) -> None:
+        if not isinstance(jobs, Jobs):
+            raise InvalidArgument(f"a worker is for a Jobs object, not {type(jobs).__name__}")
+        self._jobs = jobs
+        self._options = WorkerOptions(
+            queues=checked_queues(queues, jobs.queue.guarantees),
+            concurrency=concurrency,
+            sleep=sleep,
+            max_jobs=max_jobs,
+            stop_when_empty=stop_when_empty,
+            stop_timeout=stop_timeout,
+            settle_after=settle_after,
+        )
+        self._started = threading.Lock()
+        self._ended = threading.Event()
+        self._error: BaseException | None = None
+        # Handlers see the context variables of whoever made the worker, each in a copy.
+        self._coordinator = Coordinator(jobs, self._options, contextvars.copy_context())
+
+    def run(self) -> None:
+        """Work until stopped, and return when all that ran has ended and is settled.
+
+        In the main thread SIGTERM and SIGINT mean `stop()`, a second one `stop(now=True)`,
+        and a third one what it meant before. A worker runs once.
+
+        Raises what a pop raised where that ends it: QueueClosed, or with `stop_when_empty`
+        any QueueError.
+        """
+        if not self._started.acquire(blocking=False):
+            raise InvalidArgument("this worker has run already; make another one")
+        thread = threading.Thread(target=self._work, name="hypercube-worker", daemon=True)
+        with self._signals():
+            thread.start()
+            try:
+                while not self._ended.wait(_SLICE):
+                    pass
+            except BaseException:
+                self.stop(now=True)
+                raise
+        if self._error is not None:
+            raise self._error
+
+    def stop(self, *, now: bool = False) -> None:
+        """Let `run` end: from any thread, a handler or a signal handler, and without waiting.
+
+        What has not started goes back at once; what runs may end, for up to `stop_timeout`.
+        With `now` it is interrupted at once, and synchronous handlers are left alone: their
+        jobs come back when their leases end, so end the process then.
+        """
+        self._coordinator.stop(now=now)
+
+    def _work(self) -> None:
+        try:
+            self._coordinator.run()
+        except BaseException as error:  # noqa: BLE001  # run() raises it
+            self._error = error
+        finally:
+            self._ended.set()
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        former: dict[int, Callable[[int, FrameType | None], Any] | int | None] = {}
+        stopping = False
+
+        def restore() -> None:
+            while former:
+                signal.signal(*former.popitem())
+
+        def on_signal(number: int, _frame: FrameType | None) -> None:
+            nonlocal stopping
+            if stopping:
+                _log.warning("stopping now: interrupting what runs")
+                restore()
+                self.stop(now=True)
+            else:
+                stopping = True
+                _log.info(
+                    "%s: stopping once what runs has ended; another signal interrupts it",
+                    signal.Signals(number).name,
+                )
+                self.stop()
+
+        for number in (signal.SIGINT, signal.SIGTERM):
+            former[number] = signal.signal(number, on_signal)
+        try:
+            yield
+        finally:
+            restore()
