@@ -158,6 +158,10 @@ class MemoryQueue:
 
     # Capabilities
 
+    @property
+    def visibility_timeout(self) -> timedelta:
+        return from_microseconds(self._visibility_us)
+
     def extend_visibility(self, extension: timedelta, *messages: Message) -> None:
         with self._gate:
             batch = self._settlement("extend_visibility", messages, extension=extension)

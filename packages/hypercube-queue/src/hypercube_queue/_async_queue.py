@@ -146,6 +146,11 @@ def _ignoring_queue_errors(give_back: Callable[..., None], *deliveries: Message)
 class _Extending(AsyncQueue):
     _queue: Any
 
+    @property
+    def visibility_timeout(self) -> timedelta:
+        timeout: timedelta = self._queue.visibility_timeout
+        return timeout
+
     async def extend_visibility(self, extension: timedelta, *messages: Message) -> None:
         await self._call(self._queue.extend_visibility, extension, *messages)
 

@@ -49,6 +49,14 @@ class DeadLetter:
 class VisibilityExtender(Protocol):
     """Moves the visibility deadline of deliveries."""
 
+    @property
+    def visibility_timeout(self) -> timedelta:
+        """How long a delivery owns a message that names no time of its own, without I/O.
+
+        Who keeps deliveries has to know when to extend them.
+        """
+        ...
+
     def extend_visibility(self, extension: timedelta, *messages: Message) -> None:
         """Own the deliveries for `extension` from now, whatever was left before (EXT-1).
 
@@ -141,6 +149,9 @@ class TransactionalPusher(Protocol):
 @runtime_checkable
 class AsyncVisibilityExtender(Protocol):
     """`VisibilityExtender` with coroutines."""
+
+    @property
+    def visibility_timeout(self) -> timedelta: ...
 
     async def extend_visibility(self, extension: timedelta, *messages: Message) -> None: ...
 
