@@ -11,7 +11,8 @@ from hypercube_jobs._observer import JobEvent, notify
 from hypercube_jobs.worker._decision import Ack, DeadLetter, Outcome, Retry
 from hypercube_jobs.worker._held import NEVER, Held
 
-_log = logging.getLogger("hypercube_jobs.worker")
+#: A logger below the worker's, so that who has other means to follow jobs can turn it down alone.
+_log = logging.getLogger("hypercube_jobs.worker.jobs")
 
 #: A log line is read by people; the failure record has the rest.
 _TEXT_LENGTH = 200
