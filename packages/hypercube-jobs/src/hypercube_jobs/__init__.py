@@ -24,7 +24,6 @@ from hypercube_jobs._failure import Failure
 from hypercube_jobs._jobs import DispatchResult, Jobs
 from hypercube_jobs._observer import JobEvent, Observer
 from hypercube_jobs._policy import DispatchOptions, KindOptions, Policy
-from hypercube_jobs._record import Record
 from hypercube_jobs._registry import Kind
 from hypercube_jobs.worker import Worker
 
@@ -49,7 +48,6 @@ __all__ = [
     "Observer",
     "PermanentError",
     "Policy",
-    "Record",
     "TimeLimitExceeded",
     "UnknownKind",
     "Worker",

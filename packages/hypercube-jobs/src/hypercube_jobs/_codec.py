@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Generic, TypeVar, get_origin, is_typeddict
+from typing import Any, Generic, TypeVar, get_origin
 
-import pydantic_core
-import typing_extensions
 from pydantic import BaseModel, PydanticUserError, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUndefinedAnnotation
 
@@ -15,6 +13,8 @@ from hypercube_jobs._errors import InvalidPayload
 from hypercube_queue import InvalidArgument
 
 T = TypeVar("T")
+
+_ANYTHING: TypeAdapter[Any] = TypeAdapter(Any)
 
 #: An error text names a few faults; a job with a thousand needs no more.
 _SHOWN_FAULTS = 5
@@ -29,7 +29,7 @@ class Codec(Generic[T]):
 
     def __init__(self, type_: type[T]) -> None:
         plain = get_origin(type_) or type_
-        self._typed_dict = is_typeddict(plain) or typing_extensions.is_typeddict(plain)
+        self._typed_dict = _is_typed_dict(plain)
         if not self._typed_dict and not (
             isinstance(plain, type)
             and (dataclasses.is_dataclass(plain) or issubclass(plain, BaseModel))
@@ -40,25 +40,31 @@ class Codec(Generic[T]):
         self._plain: type = plain
         try:
             self._adapter: TypeAdapter[T] = TypeAdapter(type_)
+            if not self._adapter.pydantic_complete:
+                # Later would be at the first dispatch, far from the declaration.
+                self._adapter.rebuild(raise_errors=True)
         except (PydanticUserError, PydanticUndefinedAnnotation) as error:
             reason = str(error).partition("\n")[0]
             raise InvalidArgument(f"{name_of(type_)} cannot be a job: {reason}") from error
 
-    def encode(self, job: object) -> bytes:
+    def encode(self, job: Any) -> bytes:
         """`job` as JSON that `decode` accepts. Raises InvalidPayload.
 
         A mapping may stand for a job of any type.
         """
+        adapter: TypeAdapter[Any]
+        if isinstance(job, dict if self._typed_dict else self._plain):
+            adapter = self._adapter
+        elif isinstance(job, Mapping):
+            adapter = _ANYTHING
+        else:
+            raise InvalidPayload(
+                f"expected {name_of(self._plain)} or a mapping, got {type(job).__name__}"
+            )
         try:
-            if isinstance(job, dict if self._typed_dict else self._plain):
-                payload = self._adapter.dump_json(job, round_trip=True, warnings=False)  # type: ignore[arg-type]  # decode finds what is wrong with it
-            elif isinstance(job, Mapping):
-                payload = pydantic_core.to_json(job, inf_nan_mode="null")
-            else:
-                raise InvalidPayload(
-                    f"expected {name_of(self._plain)} or a mapping, got {type(job).__name__}"
-                )
-        except pydantic_core.PydanticSerializationError as error:
+            # Without warnings: decode finds what is wrong, and says so without the values.
+            payload = adapter.dump_json(job, by_alias=True, round_trip=True, warnings=False)
+        except ValueError as error:  # pydantic's serialization error is one
             raise InvalidPayload(str(error)) from error
         # What a worker would refuse fails here, where somebody can mend it.
         self.decode(payload)
@@ -73,9 +79,18 @@ class Codec(Generic[T]):
             raise InvalidPayload(_faults(error)) from None
 
 
+def _is_typed_dict(plain: object) -> bool:
+    # typing has a function for this, which does not know the ones of typing_extensions.
+    return isinstance(plain, type) and issubclass(plain, dict) and "__total__" in vars(plain)
+
+
 def name_of(type_: object) -> str:
-    """A type as an error text names it."""
-    return type_.__qualname__ if isinstance(type_, type) else str(type_)
+    """A type as an error text names it. What is no type may hold values, and shows none."""
+    if isinstance(type_, type):
+        return type_.__qualname__
+    if type_ is None or get_origin(type_) is not None:
+        return str(type_)
+    return f"an object of {type(type_).__qualname__}"
 
 
 def _faults(error: ValidationError) -> str:

@@ -43,6 +43,7 @@ class Failure:
     traceback: str = field(default="", repr=False)
 
     def without_traceback(self) -> Failure:
+        """The same with less to store."""
         return replace(self, traceback="")
 
 

@@ -106,14 +106,17 @@ class Jobs:
 
     @property
     def queue(self) -> Queue:
+        """The queue that jobs are stored in."""
         return self._queue
 
     @property
     def clock(self) -> Clock:
+        """What stamps dispatches and failures."""
         return self._clock
 
     @property
     def observers(self) -> tuple[Observer, ...]:
+        """Who is told, in this order."""
         return self._observers
 
     def add_observer(self, observer: Observer) -> None:
