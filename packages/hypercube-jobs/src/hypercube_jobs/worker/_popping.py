@@ -61,8 +61,8 @@ class Popping:
 
     @property
     def waiting(self) -> bool:
-        """Whether pops are waiting whose deliveries `arrived` will have."""
-        return any(waiter.busy for waiter in self._waiters)
+        """Whether `arrived` has deliveries, or pops are waiting that may yet bring some."""
+        return any(waiter.busy or waiter.found for waiter in self._waiters)
 
     def arrived(self) -> list[Message]:
         """What the waiting pops have brought. Raises the QueueError that one of them met."""
@@ -90,7 +90,7 @@ class _Waiter:
         self._wait = wait
         self._bell = bell
         self._rooms: SimpleQueue[int | None] = SimpleQueue()
-        self._found: deque[Message] = deque()
+        self.found: deque[Message] = deque()
         self._error: Exception | None = None
         threading.Thread(target=self._run, name="hypercube-pop", daemon=True).start()
 
@@ -100,7 +100,8 @@ class _Waiter:
             self._rooms.put(room)
 
     def take(self) -> list[Message]:
-        return [self._found.popleft() for _ in range(len(self._found))]
+        # A pop may add to it meanwhile.
+        return [self.found.popleft() for _ in range(len(self.found))]
 
     def raise_error(self) -> None:
         error, self._error = self._error, None
@@ -113,7 +114,7 @@ class _Waiter:
     def _run(self) -> None:
         while (room := self._rooms.get()) is not None:
             try:
-                self._found.extend(self._queue.pop(self._name, room, wait=self._wait))
+                self.found.extend(self._queue.pop(self._name, room, wait=self._wait))
             except Exception as error:  # noqa: BLE001  # it is raised where it is asked for
                 self._error = error
             self.busy = False

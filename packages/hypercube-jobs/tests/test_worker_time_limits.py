@@ -1,0 +1,194 @@
+"""Attempts that take too long."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypercube_jobs import Constant, TimeLimitExceeded, current_attempt
+
+AT_ONCE = Constant(timedelta(0))
+SHORT = timedelta(seconds=0.1)
+
+
+@dataclass
+class Note:
+    text: str
+
+
+def test_an_asynchronous_handler_is_cancelled(box: Any) -> None:
+    """It may clean up; the attempt has failed, and the next one comes."""
+    seen = []
+
+    @box.jobs.handler("note", timeout=SHORT, retries=1, backoff=AT_ONCE)
+    async def handle(job: Note) -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            seen.append(current_attempt().number)
+
+    box.jobs.dispatch(Note("x"))
+    box.drain()
+
+    assert seen == [1, 2]
+    assert box.counts() == (0, 0, 0, 1)
+    (failed,) = box.jobs.failed()
+    assert failed.reason.endswith("took longer than its time-out, 0:00:00.100000")
+    assert "await asyncio.sleep(60)" in failed.failure.traceback
+    assert isinstance(box.recorder.of("failed")[0].error, TimeLimitExceeded)
+
+
+def test_the_time_out_of_the_dispatch_wins(box: Any) -> None:
+    """It travelled with the job."""
+
+    @box.jobs.handler("note", timeout=timedelta(minutes=1), retries=0)
+    async def handle(job: Note) -> None:
+        await asyncio.sleep(60)
+
+    box.jobs.dispatch(Note("x"), timeout=SHORT)
+    box.drain()
+
+    assert box.counts() == (0, 0, 0, 1)
+
+
+def test_what_a_cancelled_handler_raises_is_the_cause(box: Any) -> None:
+    """The time-out is still the reason."""
+
+    @box.jobs.handler("note", timeout=SHORT, retries=0)
+    async def handle(job: Note) -> None:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            raise OSError("while cleaning up") from None
+
+    box.jobs.dispatch(Note("x"))
+    box.drain()
+
+    (event,) = box.recorder.of("failed")
+    assert isinstance(event.error, TimeLimitExceeded)
+    assert "OSError: while cleaning up" in box.jobs.failed()[0].failure.traceback
+
+
+def test_a_handler_that_finishes_in_spite_of_being_cancelled_has_finished(box: Any) -> None:
+    """Its work is done, so doing it again would help nobody."""
+
+    @box.jobs.handler("note", timeout=SHORT)
+    async def handle(job: Note) -> None:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            pass
+
+    box.jobs.dispatch(Note("x"))
+    box.drain()
+
+    assert box.recorder.steps() == ["dispatched", "processed"]
+
+
+def test_a_cancelled_handler_may_use_time_limits_of_its_own(box: Any) -> None:
+    """asyncio.timeout within a handler is an ordinary failure, and ours is not mistaken for it."""
+
+    @box.jobs.handler("note", retries=0)
+    async def handle(job: Note) -> None:
+        async with asyncio.timeout(0.05):
+            await asyncio.sleep(60)
+
+    box.jobs.dispatch(Note("x"))
+    box.drain()
+
+    (event,) = box.recorder.of("failed")
+    assert type(event.error) is TimeoutError
+
+
+def test_an_overdue_thread_keeps_its_job_until_it_has_ended(
+    box: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The attempt has failed, but its retry waits: a job never overlaps itself."""
+    lock = threading.Lock()
+    go = threading.Event()
+    overlaps = []
+    numbers = []
+
+    @box.jobs.handler("note", timeout=SHORT, retries=1, backoff=AT_ONCE)
+    def handle(job: Note) -> None:
+        overlaps.append(not lock.acquire(blocking=False))
+        numbers.append(current_attempt().number)
+        if numbers == [1]:
+            go.wait()
+        lock.release()
+
+    box.jobs.dispatch(Note("x"))
+    running = box.start(concurrency=4)
+    box.until(lambda: "is over its time-out of 0.1 s" in caplog.text)
+    time.sleep(0.3)
+
+    assert numbers == [1]
+    assert box.counts() == (0, 0, 1, 0)
+    go.set()
+    box.until(lambda: box.recorder.of("processed"))
+    running.stop()
+    running.end()
+
+    assert (numbers, overlaps) == ([1, 2], [False, False])
+    assert box.recorder.steps() == ["dispatched", "failed", "processed"]
+
+
+def test_the_record_of_an_overdue_thread_says_where_it_was(box: Any) -> None:
+    """It has raised nothing, so its place is all there is to go by."""
+
+    @box.jobs.handler("note", timeout=SHORT, retries=0)
+    def handle(job: Note) -> None:
+        time.sleep(0.5)  # this line
+
+    box.jobs.dispatch(Note("x"))
+    box.drain()
+
+    (failed,) = box.jobs.failed()
+    assert "this line" in failed.failure.traceback
+    assert failed.failure.type.endswith("TimeLimitExceeded")
+
+
+def test_an_overdue_thread_occupies_its_slot(box: Any) -> None:
+    """With one slot nothing else runs, with two the other one goes on."""
+    go = threading.Event()
+    done = []
+
+    @box.jobs.handler("note", timeout=SHORT, retries=0)
+    def handle(job: Note) -> None:
+        if job.text == "hang":
+            go.wait()
+        done.append(job.text)
+
+    box.jobs.dispatch(Note("hang"))
+    one = box.start(concurrency=1)
+    box.until(lambda: box.counts()[2] == 1)
+    box.jobs.dispatch(Note("a"))
+    time.sleep(0.4)
+    assert done == []
+
+    two = box.start(concurrency=1)
+    box.until(lambda: done == ["a"])
+    go.set()
+    for running in (one, two):
+        running.stop()
+        running.end()
+
+
+def test_time_limits_hold_for_many_at_once(box: Any) -> None:
+    """Each by its own start, and the ones in time are untouched."""
+
+    @box.jobs.handler("note", timeout=timedelta(seconds=0.4), retries=0)
+    async def handle(job: Note) -> None:
+        await asyncio.sleep(float(job.text))
+
+    for number in range(60):
+        box.jobs.dispatch(Note("0.05" if number % 2 else "60"))
+    box.drain(concurrency=10)
+
+    assert box.counts() == (0, 0, 0, 30)
+    assert len(box.recorder.of("processed")) == 30
