@@ -1,0 +1,96 @@
+"""The command line as a whole: its subcommands, and how errors come out."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import EntryPoint, entry_points
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from hypercube_jobs.__about__ import __version__
+from hypercube_jobs._command._dead import failed, forget, retry
+from hypercube_jobs._command._source import AppNotLoaded
+from hypercube_jobs._command._stats import stats
+from hypercube_jobs._command._work import work
+from hypercube_jobs._errors import JobError
+from hypercube_jobs._failure import cleaned
+from hypercube_queue import InvalidArgument, QueueError
+
+#: Other distributions register `name = "module:function"` or a whole Typer application here.
+ENTRY_POINT_GROUP = "hypercube.commands"
+
+#: Exit codes: the operation failed; the command line makes no sense.
+FAILED = 1
+USAGE = 2
+
+
+class _Commands(TyperGroup):
+    """Tells errors that a user can act on in one line, without a traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (InvalidArgument, AppNotLoaded) as error:
+            _say(error)
+            raise typer.Exit(USAGE) from error
+        except (QueueError, JobError) as error:
+            _say(error)
+            raise typer.Exit(FAILED) from error
+
+
+app = typer.Typer(
+    name="hypercube",
+    cls=_Commands,
+    help="Work on the jobs of a Hypercube queue, and look after the failed ones.",
+    no_args_is_help=True,
+    # A traceback with the values of variables would show URLs with their passwords.
+    pretty_exceptions_enable=False,
+)
+app.command()(work)
+app.command()(stats)
+app.command()(failed)
+app.command()(retry)
+app.command()(forget)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"hypercube-jobs {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def hypercube(
+    _version: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Work on the jobs of a Hypercube queue, and look after the failed ones."""
+
+
+def main() -> None:
+    """The entry point: add the commands of other distributions, and run."""
+    for point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda point: point.name):
+        add_command(point)
+    app()
+
+
+def add_command(point: EntryPoint) -> None:
+    """Add a subcommand of another distribution; if it cannot be loaded, say so and go on."""
+    try:
+        command = point.load()
+    except Exception as error:  # noqa: BLE001  # it runs foreign code at import
+        _say(f"the command {point.name} ({point.value}) cannot be loaded: {error!r}")
+        return
+    if isinstance(command, typer.Typer):
+        app.add_typer(command, name=point.name)
+    else:
+        app.command(point.name)(command)
+
+
+def _say(what: object) -> None:
+    line = " ".join(cleaned(str(what)).split())
+    sys.stderr.write(f"hypercube: {line}\n")

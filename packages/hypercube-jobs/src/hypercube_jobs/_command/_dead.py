@@ -1,0 +1,230 @@
+"""`hypercube failed`, `retry` and `forget`: looking after the dead letters."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from itertools import islice
+from typing import Annotated
+
+import typer
+
+from hypercube_jobs import _failed_jobs
+from hypercube_jobs._command._output import (
+    counted,
+    printable,
+    show_json,
+    show_moment,
+    show_table,
+)
+from hypercube_jobs._command._source import (
+    AppOption,
+    JSONOption,
+    QueuesOption,
+    URLOption,
+    opened,
+    queue_names,
+)
+from hypercube_jobs._errors import NotSupported
+from hypercube_jobs._failed_jobs import FailedJob
+from hypercube_queue import DeadLetterStore, InvalidArgument, NotFound, Queue, capability
+
+#: Dead letters read at a time.
+_PAGE = 500
+
+IDsArgument = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", show_default=False)]
+AllOption = Annotated[bool, typer.Option("--all", help="All failed jobs of the queues.")]
+
+
+def failed(
+    id: Annotated[str | None, typer.Argument(metavar="[ID]", show_default=False)] = None,
+    *,
+    queue: QueuesOption = None,
+    limit: Annotated[int, typer.Option(min=1, help="Show so many at most.")] = 20,
+    url: URLOption = None,
+    app: AppOption = None,
+    json: JSONOption = False,
+) -> None:
+    """List failed jobs, newest first, or show one with its traceback."""
+    with opened(url, app) as source:
+        _check_store(source)
+        names = queue_names(source, queue)
+        every = heapq.merge(
+            *(_all_failed(source, name) for name in names),
+            key=lambda job: job.died_at,
+            reverse=True,
+        )
+        if id is None:
+            found = list(islice(every, limit + 1))
+        else:
+            found = [job for job in every if job.id == id]
+    if id is not None and not found:
+        raise NotFound(f"no failed job has the id {id!r}")
+    if json:
+        show_json([_as_json(job) for job in found[: None if id else limit]])
+    elif id is not None:
+        for job in found:
+            _show_one(job)
+    elif found:
+        _show_list(found[:limit])
+        if len(found) > limit:
+            typer.echo(f"there are more than these {limit}; --limit shows them")
+    else:
+        typer.echo("no job has failed")
+
+
+def retry(
+    id: IDsArgument = None,
+    *,
+    all: AllOption = False,
+    queue: QueuesOption = None,
+    url: URLOption = None,
+    app: AppOption = None,
+    json: JSONOption = False,
+) -> None:
+    """Give failed jobs back to their queues, as new."""
+    _check_choice(id, all)
+    missing: list[str] = []
+    with opened(url, app) as source:
+        if not all:
+            _check_store(source)
+        names = queue_names(source, queue)
+        if all:
+            count = sum(_failed_jobs.retry_all(source, name) for name in names)
+        else:
+            count, missing = _for_each(_failed_jobs.retry, source, names, id or [])
+    _show_outcome("retried", count, missing, json)
+
+
+def forget(
+    id: IDsArgument = None,
+    *,
+    all: AllOption = False,
+    queue: QueuesOption = None,
+    url: URLOption = None,
+    app: AppOption = None,
+    json: JSONOption = False,
+) -> None:
+    """Remove failed jobs for good."""
+    _check_choice(id, all)
+    missing: list[str] = []
+    with opened(url, app) as source:
+        _check_store(source)
+        names = queue_names(source, queue)
+        if all:
+            count = sum(_forget_all(source, name) for name in names)
+        else:
+            count, missing = _for_each(_failed_jobs.forget, source, names, id or [])
+    _show_outcome("forgot", count, missing, json)
+
+
+def _check_choice(ids: list[str] | None, all: bool) -> None:
+    if bool(ids) == all:
+        raise InvalidArgument("which failed jobs? Give their ids, or --all")
+
+
+def _check_store(source: Queue) -> None:
+    if capability(source, DeadLetterStore) is None:
+        raise NotSupported(
+            "this queue's driver cannot tell its dead letters apart; the broker's own tools show "
+            "and remove them, and `hypercube retry --all --queue NAME` gives all of them back"
+        )
+
+
+def _all_failed(source: Queue, name: str) -> Iterator[FailedJob]:
+    before = None
+    while page := _failed_jobs.failed_jobs(source, name, _PAGE, before):
+        yield from page
+        before = page[-1].cursor
+
+
+def _for_each(
+    change: Callable[[Queue, str, tuple[str, ...]], int],
+    source: Queue,
+    names: list[str],
+    ids: list[str],
+) -> tuple[int, list[str]]:
+    """How many jobs were changed, and the ids that no queue has."""
+    counts = {id: sum(change(source, name, (id,)) for name in names) for id in dict.fromkeys(ids)}
+    return sum(counts.values()), [id for id, count in counts.items() if not count]
+
+
+def _forget_all(source: Queue, name: str) -> int:
+    count = 0
+    before = None
+    # Only what was dead at the beginning: new deaths come in front of the first page.
+    while page := _failed_jobs.failed_jobs(source, name, _PAGE, before):
+        # An unreadable message has no id to be forgotten by.
+        ids = tuple(job.id for job in page if job.id)
+        count += _failed_jobs.forget(source, name, ids)
+        before = page[-1].cursor
+    return count
+
+
+def _show_outcome(verb: str, count: int, missing: list[str], json: bool) -> None:
+    if json:
+        show_json({verb: count, "missing": missing})
+    else:
+        typer.echo(f"{verb} {counted(count, 'job')}")
+    if missing:
+        shown = ", ".join(repr(id) for id in missing)
+        raise NotFound(f"no failed job has the id {shown}")
+
+
+def _show_list(jobs: list[FailedJob]) -> None:
+    rows = [
+        (
+            job.id or "(unreadable)",
+            job.kind,
+            job.queue,
+            job.attempt,
+            show_moment(job.died_at),
+            _reason(job),
+        )
+        for job in jobs
+    ]
+    show_table(("id", "kind", "queue", "attempt", "died at (UTC)", "reason"), rows)
+
+
+def _reason(job: FailedJob) -> str:
+    """As recorded, but the error's type without the modules it is in."""
+    if job.failure is None:
+        return job.reason
+    return job.reason.replace(job.failure.type, job.failure.type.rpartition(".")[2], 1)
+
+
+def _show_one(job: FailedJob) -> None:
+    facts = {
+        "id": job.id,
+        "kind": job.kind,
+        "queue": job.queue,
+        "attempt": str(job.attempt),
+        "dispatched at": f"{show_moment(job.dispatched_at)} UTC" if job.dispatched_at else "",
+        "died at": f"{show_moment(job.died_at)} UTC",
+    }
+    for name, value in facts.items():
+        if value:
+            typer.echo(f"{name + ':':15}{printable(value)}")
+    if job.failure is None:
+        typer.echo(f"{'reason:':15}{printable(job.reason)}")
+        return
+    typer.echo(f"{'reason:':15}{printable(f'{job.failure.type}: {job.failure.text}')}")
+    if job.failure.traceback:
+        typer.echo(f"\n{printable(job.failure.traceback)}")
+
+
+def _as_json(job: FailedJob) -> dict[str, object]:
+    failure = None
+    if job.failure is not None:
+        failure = asdict(job.failure) | {"at": job.failure.at.isoformat()}
+    return {
+        "id": job.id,
+        "kind": job.kind,
+        "queue": job.queue,
+        "attempt": job.attempt,
+        "dispatched_at": job.dispatched_at.isoformat() if job.dispatched_at else None,
+        "died_at": job.died_at.isoformat(),
+        "reason": job.reason,
+        "failure": failure,
+    }

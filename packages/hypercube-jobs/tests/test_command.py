@@ -1,0 +1,403 @@
+"""The command `hypercube`, but for `work`."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from hypercube_jobs import Jobs, PermanentError, Worker, __version__
+from hypercube_jobs._command import _app, app, main
+from hypercube_queue import Guarantees, Message, Queue, open_queue
+
+
+@dataclass
+class Pay:
+    """The job of these tests."""
+
+    order: int
+
+
+def hypercube(*arguments: object) -> Result:
+    """Run the command as a shell would."""
+    return CliRunner().invoke(app, [str(each) for each in arguments])
+
+
+def output_of(*arguments: object) -> str:
+    """What a command that succeeds writes."""
+    result = hypercube(*arguments)
+    assert (result.exit_code, result.stderr) == (0, "")
+    return str(result.stdout)
+
+
+def error_of(code: int, *arguments: object) -> str:
+    """The one line that a command which fails with `code` writes."""
+    result = hypercube(*arguments)
+    assert result.exit_code == code, result.output
+    assert result.stderr.startswith("hypercube: ")
+    assert result.stderr.count("\n") == 1
+    return str(result.stderr.removeprefix("hypercube: ").strip())
+
+
+@pytest.fixture
+def url(monkeypatch: pytest.MonkeyPatch) -> str:
+    """A URL of the test's own, in the environment."""
+    url = f"memory://{uuid.uuid4()}"
+    monkeypatch.setenv("HYPERCUBE_URL", url)
+    return url
+
+
+@pytest.fixture
+def queue(url: str) -> Iterator[Queue]:
+    with open_queue(url) as opened:
+        yield opened
+
+
+@pytest.fixture
+def jobs(queue: Queue) -> Jobs:
+    jobs = Jobs(queue)
+
+    @jobs.handler("pay", retries=0)
+    def pay(job: Pay) -> None:
+        text = "no money\x1b[31m\nand no credit" if job.order % 2 else "no order"
+        raise PermanentError(text)
+
+    return jobs
+
+
+def fail(jobs: Jobs, *orders: int, queue: str = "default") -> None:
+    """Let these orders die one after another, under the ids o1, o2 and so on."""
+    for order in orders:
+        jobs.dispatch(Pay(order), id=f"o{order}", queue=queue)
+        Worker(jobs, queues=[queue], stop_when_empty=True).run()
+
+
+# failed
+
+
+def test_failed_lists_the_newest_first(jobs: Jobs) -> None:
+    """One line for each job: what it was, when it died and why, all on one line."""
+    fail(jobs, 1, 2)
+    lines = output_of("failed").splitlines()
+    assert lines[0].split() == ["id", "kind", "queue", "attempt", "died", "at", "(UTC)", "reason"]
+    assert [line.split()[:4] for line in lines[1:]] == [
+        ["o2", "pay", "default", "1"],
+        ["o1", "pay", "default", "1"],
+    ]
+    assert lines[1].endswith("  PermanentError: no order")
+    assert lines[2].endswith("  PermanentError: no money\N{REPLACEMENT CHARACTER}[31m")
+
+
+def test_failed_merges_queues_by_time(jobs: Jobs) -> None:
+    """The newest death comes first whatever its queue, and --queue limits the list."""
+    fail(jobs, 1, queue="a")
+    fail(jobs, 2, queue="b")
+    fail(jobs, 3, queue="a")
+    every = [job["id"] for job in json.loads(output_of("failed", "--json"))]
+    only = [job["id"] for job in json.loads(output_of("failed", "-q", "a", "--json"))]
+    assert (every, only) == (["o3", "o2", "o1"], ["o3", "o1"])
+
+
+def test_failed_says_that_there_are_more(jobs: Jobs) -> None:
+    """A list that ends early does not look complete."""
+    fail(jobs, 1, 2, 3)
+    assert output_of("failed", "--limit", 2).splitlines()[-1] == (
+        "there are more than these 2; --limit shows them"
+    )
+    assert len(output_of("failed", "--limit", 3).splitlines()) == 4
+
+
+def test_failed_shows_one_job_with_its_traceback(jobs: Jobs) -> None:
+    """The whole text of the error, and where it was raised."""
+    fail(jobs, 1)
+    text = output_of("failed", "o1")
+    assert "id:            o1\nkind:          pay\n" in text
+    assert "no money\N{REPLACEMENT CHARACTER}[31m\nand no credit" in text
+    assert "raise PermanentError(text)" in text
+
+
+def test_failed_as_json_has_the_whole_record(jobs: Jobs) -> None:
+    """Programs get everything but the payload, with times in ISO 8601."""
+    fail(jobs, 2)
+    [job] = json.loads(output_of("failed", "o2", "--json"))
+    keys = ["id", "kind", "queue", "attempt", "dispatched_at", "died_at", "reason", "failure"]
+    assert list(job) == keys
+    assert (job["id"], job["queue"], job["attempt"]) == ("o2", "default", 1)
+    assert (job["failure"]["text"], job["failure"]["attempt"]) == ("no order", 1)
+    assert job["died_at"].endswith("+00:00")
+
+
+def test_failed_shows_messages_that_are_no_jobs(queue: Queue) -> None:
+    """What another producer sent and somebody dead-lettered is listed too."""
+    queue.push(Message("default", b"\xff", id="foreign", extra=b"\xff"))
+    queue.dead_letter(*queue.pop("default"))
+    assert "foreign" in output_of("failed")
+    assert "no reason was recorded" in output_of("failed", "foreign")
+
+
+def test_nothing_failed_is_said(queue: Queue) -> None:
+    """An empty list is no empty output, but an empty array for programs."""
+    assert output_of("failed") == "no job has failed\n"
+    assert json.loads(output_of("failed", "--json")) == []
+
+
+# retry and forget
+
+
+@pytest.mark.parametrize(("command", "verb"), [("retry", "retried"), ("forget", "forgot")])
+def test_ids_are_looked_for_in_all_queues(jobs: Jobs, command: str, verb: str) -> None:
+    """Nobody has to know which queue an id belongs to, and the others stay dead."""
+    fail(jobs, 1, 2, queue="a")
+    fail(jobs, 3, queue="b")
+    assert output_of(command, "o1", "o3") == f"{verb} 2 jobs\n"
+    assert [job["id"] for job in json.loads(output_of("failed", "--json"))] == ["o2"]
+
+
+@pytest.mark.parametrize(("command", "verb"), [("retry", "retried"), ("forget", "forgot")])
+def test_all_means_all_of_the_queues_named(jobs: Jobs, command: str, verb: str) -> None:
+    """--all takes the dead of every queue, or of those that --queue names."""
+    fail(jobs, 1, queue="a")
+    fail(jobs, 2, 3, queue="b")
+    assert output_of(command, "--all", "--queue", "a") == f"{verb} 1 job\n"
+    assert output_of(command, "--all") == f"{verb} 2 jobs\n"
+    assert output_of(command, "--all") == f"{verb} 0 jobs\n"
+
+
+def test_more_than_a_page_is_forgotten(queue: Queue) -> None:
+    """--all does not stop at the first page of the store."""
+    queue.push(*(Message("default", id=f"{number}") for number in range(1_100)))
+    queue.dead_letter(*queue.pop("default", 1_100))
+    assert json.loads(output_of("forget", "--all", "--json")) == {"forgot": 1_100, "missing": []}
+    assert output_of("failed") == "no job has failed\n"
+
+
+def test_a_retried_job_is_ready_again(jobs: Jobs, queue: Queue) -> None:
+    """What retry brings back runs as if it were new."""
+    fail(jobs, 1)
+    output_of("retry", "o1")
+    assert [message.attempt for message in queue.pop("default")] == [1]
+
+
+@pytest.mark.parametrize("command", ["retry", "forget"])
+def test_an_unknown_id_is_an_error_and_the_others_are_done(jobs: Jobs, command: str) -> None:
+    """The exit code tells scripts, and the known ids are not held back."""
+    fail(jobs, 1)
+    assert error_of(1, command, "o1", "o9") == "no failed job has the id 'o9'"
+    assert output_of("failed") == "no job has failed\n"
+
+
+def test_failed_of_an_unknown_id_is_an_error(queue: Queue) -> None:
+    """Nothing to show is not success."""
+    assert error_of(1, "failed", "o9") == "no failed job has the id 'o9'"
+
+
+@pytest.mark.parametrize("arguments", [("retry",), ("forget",), ("retry", "o1", "--all")])
+def test_ids_or_all_must_be_chosen(queue: Queue, arguments: tuple[str, ...]) -> None:
+    """No ids by mistake does not mean all of them."""
+    assert error_of(2, *arguments) == "which failed jobs? Give their ids, or --all"
+
+
+# stats
+
+
+def test_stats_counts_each_queue(queue: Queue) -> None:
+    """Every queue that holds a message, by name."""
+    queue.push(Message("b"), Message("b"), Message("a", delay=timedelta(hours=1)))
+    queue.push(Message("c"), Message("c"))
+    [dead, _held] = queue.pop("c", 2)
+    queue.dead_letter(dead)
+    assert [line.split() for line in output_of("stats").splitlines()] == [
+        ["queue", "ready", "delayed", "in", "flight", "dead"],
+        ["a", "0", "1", "0", "0"],
+        ["b", "2", "0", "0", "0"],
+        ["c", "0", "0", "1", "1"],
+    ]
+    assert json.loads(output_of("stats", "--json", "--queue", "c")) == [
+        {"name": "c", "ready": 0, "delayed": 0, "in_flight": 1, "dead": 1}
+    ]
+
+
+def test_empty_stats_are_said(queue: Queue) -> None:
+    """No queue is an answer too."""
+    assert output_of("stats") == "no queue holds a job\n"
+    assert json.loads(output_of("stats", "--json")) == []
+
+
+# Which queue
+
+
+def test_a_url_may_be_given_or_set(queue: Queue, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """--url wins over the environment."""
+    queue.push(Message("billing"))
+    assert "billing" in output_of("stats")
+    monkeypatch.setenv("HYPERCUBE_URL", "memory://")
+    assert output_of("stats") == "no queue holds a job\n"
+    assert "billing" in output_of("stats", "--url", url)
+
+
+def test_the_queue_of_an_application_will_do(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """--app takes the queue that the application's jobs are on, found from the folder."""
+    (tmp_path / "shop_stats.py").write_text(
+        "from hypercube_jobs import Jobs\n"
+        "from hypercube_queue import Message, open_queue\n"
+        "class shop: jobs = Jobs(open_queue('memory://'))\n"
+        "shop.jobs.queue.push(Message('billing'))\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delenv("HYPERCUBE_URL", raising=False)
+    assert "billing" in output_of("stats", "--app", "shop_stats:shop.jobs")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ((), "which queue? Give --url, such as sqlite:///jobs.db, set HYPERCUBE_URL, or give"),
+        (("--url", "jobs.db"), "a queue URL starts with a scheme"),
+        (("--url", "nosuch://host"), "no installed driver offers the scheme 'nosuch'"),
+        (("--url", "memory://?x=1"), "the memory URL has the unknown option 'x'"),
+        (
+            ("--url", "memory://", "--app", "a:b"),
+            "--url and --app each name a queue; give one of them",
+        ),
+        (("--url", "memory://", "--queue", "a\nb"), "queue_name"),
+    ],
+)
+def test_a_queue_that_cannot_be_had_is_a_usage_error(
+    monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], text: str
+) -> None:
+    """Exit code 2, and one line that says what to change."""
+    monkeypatch.delenv("HYPERCUBE_URL", raising=False)
+    assert text in error_of(2, "stats", *arguments)
+
+
+def test_a_password_is_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither errors nor help show the URL that they found."""
+    secret = "postgresql://user:hunter2@host:port/db"
+    monkeypatch.setenv("HYPERCUBE_URL", secret)
+    for arguments in [("stats",), ("stats", "--help"), ("stats", "--url", secret), ("retry",)]:
+        assert "hunter2" not in hypercube(*arguments).output
+
+
+# Drivers that can do less
+
+
+class Bare:
+    """A queue without any capability."""
+
+    guarantees = Guarantees(durable=False)
+
+    def __init__(self) -> None:
+        self.redriven: list[str] = []
+
+    def nothing(self, *_arguments: object, **_options: object) -> None:
+        """All that is never called here."""
+
+    push = pop = ack = retry = dead_letter = close = __exit__ = nothing
+
+    def __enter__(self) -> Any:
+        return self
+
+
+class Brings(Bare):
+    """It can redrive, and no more."""
+
+    def redrive(self, queue_name: str, count: int) -> int:
+        left = 3 - len(self.redriven)
+        self.redriven += [queue_name] * min(count, left)
+        return min(count, left)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("stats",), "cannot count messages; use the broker's own tools"),
+        (("failed",), "`hypercube retry --all --queue NAME` gives all of them back"),
+        (("retry", "a"), "`hypercube retry --all --queue NAME` gives all of them back"),
+        (("forget", "--all"), "cannot tell its dead letters apart"),
+        (("retry", "--all"), "cannot list its queues; name one with --queue"),
+        (("retry", "--all", "-q", "a"), "cannot redrive; use the broker's own tools"),
+    ],
+)
+def test_a_missing_capability_is_said_with_what_to_use(
+    url: str, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], text: str
+) -> None:
+    """Exit code 1, and what to do in place of it."""
+    monkeypatch.setattr("hypercube_jobs._command._source.open_queue", lambda _url: Bare())
+    assert text in error_of(1, *arguments)
+
+
+def test_retry_all_needs_no_dead_letter_store(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Redriving a named queue as a whole is all that some brokers offer."""
+    brings = Brings()
+    monkeypatch.setattr("hypercube_jobs._command._source.open_queue", lambda _url: brings)
+    assert output_of("retry", "--all", "-q", "a") == "retried 3 jobs\n"
+
+
+# The command line itself
+
+
+def test_the_version_is_shown() -> None:
+    """The version is the distribution's."""
+    assert output_of("--version") == f"hypercube-jobs {__version__}\n"
+
+
+def test_an_unknown_option_is_a_usage_error() -> None:
+    """Misspelt options are no surprise later."""
+    result = hypercube("stats", "--quue", "a")
+    assert (result.exit_code, "No such option" in result.stderr) == (2, True)
+
+
+@pytest.fixture
+def restored() -> Iterator[None]:
+    commands, groups = list(app.registered_commands), list(app.registered_groups)
+    yield
+    app.registered_commands[:], app.registered_groups[:] = commands, groups
+
+
+def hello() -> None:
+    """Say hello."""
+    typer.echo("hello")
+
+
+greetings = typer.Typer(help="Greetings.")
+greetings.command("hello")(hello)
+greetings.command("goodbye")(hello)
+
+
+class Loadable(EntryPoint):
+    """Finds what is in this module, which has no name to be imported by."""
+
+    def load(self) -> object:
+        return globals()[self.attr]
+
+
+def test_other_distributions_add_commands(
+    restored: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A function is a command, a Typer application a group, and a broken one is passed over."""
+    points = [
+        Loadable("greet", "tests:hello", _app.ENTRY_POINT_GROUP),
+        Loadable("greetings", "tests:greetings", _app.ENTRY_POINT_GROUP),
+        Loadable("broken", "tests:missing", _app.ENTRY_POINT_GROUP),
+    ]
+    monkeypatch.setattr(_app, "entry_points", lambda group: points)
+    monkeypatch.setattr("sys.argv", ["hypercube", "greet"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 0
+    captured = capsys.readouterr()
+    assert captured.out == "hello\n"
+    assert "the command broken (tests:missing) cannot be loaded: KeyError" in captured.err
+    assert output_of("greetings", "goodbye") == "hello\n"
