@@ -1,3 +1,5 @@
+"""What tests of workers have in common."""
+
 from __future__ import annotations
 
 import threading
@@ -7,6 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 import pytest
+
 from hypercube_jobs import JobEvent, Jobs, Observer, Worker
 from hypercube_queue import Queue
 from hypercube_queue_memory import MemoryQueue

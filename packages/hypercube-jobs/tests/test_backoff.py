@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+
 from hypercube_jobs import Constant, Exponential
 from hypercube_jobs._backoff import from_wire, to_wire
 

@@ -6,6 +6,9 @@ import json
 from datetime import timedelta
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from hypercube_jobs import Constant, Exponential, Policy
 from hypercube_jobs._record import Record
 from hypercube_jobs.worker._decision import (
@@ -18,8 +21,6 @@ from hypercube_jobs.worker._decision import (
     is_exhausted,
     standing,
 )
-from hypothesis import given
-from hypothesis import strategies as st
 
 SECOND = timedelta(seconds=1)
 LIMIT = timedelta(minutes=15)

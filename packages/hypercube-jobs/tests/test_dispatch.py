@@ -13,6 +13,8 @@ from uuid import UUID
 
 import pytest
 import typing_extensions
+from pydantic import BaseModel, Field
+
 from hypercube_jobs import (
     Constant,
     DispatchResult,
@@ -24,7 +26,6 @@ from hypercube_jobs import (
 )
 from hypercube_queue import BackendError, InvalidArgument, Message
 from hypercube_queue_memory import MemoryQueue
-from pydantic import BaseModel, Field
 
 NOW = datetime(2026, 7, 1, 12, 30, tzinfo=UTC)
 AT_ONCE = timedelta(0)
@@ -32,19 +33,27 @@ AT_ONCE = timedelta(0)
 
 @dataclass
 class Invoice:
+    """A dataclass."""
+
     order_id: int
     note: str = ""
 
 
 class Ping(typing_extensions.TypedDict):
+    """A TypedDict."""
+
     host: str
 
 
 class Colour(Enum):
+    """A type that JSON lacks."""
+
     RED = "red"
 
 
 class Everything(BaseModel):
+    """A model of types that JSON lacks."""
+
     at: datetime
     price: Decimal
     id: UUID
@@ -168,9 +177,7 @@ def test_types_that_json_lacks_come_back_as_they_were(jobs: Jobs) -> None:
         ("ping", Invoice(1), "expected Ping or a mapping, got Invoice"),
     ],
 )
-def test_a_job_of_the_wrong_shape_is_refused(
-    jobs: Jobs, kind: str, job: object, text: str
-) -> None:
+def test_a_job_of_the_wrong_shape_is_refused(jobs: Jobs, kind: str, job: object, text: str) -> None:
     """The error says where, and shows no value; nothing is stored."""
     with pytest.raises(InvalidPayload, match=re.escape(text)) as raised:
         jobs.dispatch_kind(kind, job)
@@ -190,7 +197,7 @@ def test_a_job_of_the_wrong_shape_is_refused(
         ({"id": 7}, "id is a str, not int"),
         ({"retries": -1}, "retries is -1"),
         ({"timeout": timedelta(seconds=-1)}, "it must be longer than zero"),
-        ({"backoff": lambda n: timedelta(n)}, "it travels with the job, and a function cannot"),
+        ({"backoff": lambda n: n * AT_ONCE}, "it travels with the job, and a function cannot"),
     ],
 )
 def test_each_bad_option_of_a_dispatch_is_named(

@@ -6,32 +6,41 @@ import json
 import sys
 import threading
 from datetime import UTC, datetime
+from typing import NoReturn
 
 import pytest
-from hypercube_jobs._failure import failure_of, from_wire, to_wire
 from hypothesis import given
 from hypothesis import strategies as st
+
+from hypercube_jobs._failure import failure_of, from_wire, to_wire
 
 NOW = datetime(2026, 7, 1, tzinfo=UTC)
 HEADROOM = 16 * 1024
 
 
 class Unprintable(Exception):
+    """It cannot be shown."""
+
     def __str__(self) -> str:
         raise RuntimeError("not me")
 
 
 class Evil(Exception):
+    """It cannot be looked at."""
+
     @property
     def __cause__(self) -> BaseException:
         raise RuntimeError("not me either")
 
 
+def throw(error: BaseException) -> NoReturn:
+    raise error
+
+
 def raised(error: BaseException) -> BaseException:
-    try:
-        raise error
-    except BaseException as caught:  # noqa: BLE001  # it is what the test is about
-        return caught
+    with pytest.raises(type(error)) as caught:
+        throw(error)
+    return caught.value
 
 
 def size(error: BaseException) -> int:
@@ -57,9 +66,9 @@ def test_causes_and_contexts_are_told_in_order() -> None:
 
     def fail() -> None:
         try:
-            raise OSError("disk")
+            throw(OSError("disk"))
         except OSError:
-            raise ValueError("order")  # noqa: B904  # the context is what is wanted
+            throw(ValueError("order"))
 
     with pytest.raises(ValueError, match="order") as caught:
         fail()

@@ -7,10 +7,11 @@ import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypercube_jobs import Constant, Failure
-from hypercube_jobs._record import Record
 from hypothesis import given
 from hypothesis import strategies as st
+
+from hypercube_jobs import Constant, Failure
+from hypercube_jobs._record import Record
 
 NOW = datetime(2026, 7, 1, tzinfo=UTC)
 FAILURE = Failure("ValueError", "no", 2, NOW, "Traceback")
@@ -21,7 +22,10 @@ json_values = st.recursive(
     max_leaves=8,
 )
 ours = st.sampled_from(
-    "v retries timeout backoff dispatched_at free interrupted failures failure trace former".split()
+    [
+        *("v", "retries", "timeout", "backoff", "dispatched_at"),
+        *("free", "interrupted", "failures", "failure", "trace", "former"),
+    ]
 )
 hostile = st.one_of(
     st.binary(max_size=200),

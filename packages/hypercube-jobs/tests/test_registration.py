@@ -9,30 +9,35 @@ from datetime import timedelta
 
 import pytest
 import typing_extensions
+from pydantic import BaseModel
+
 from hypercube_jobs import Constant, DuplicateKind, Exponential, Jobs, UnknownKind
 from hypercube_queue import InvalidArgument
 from hypercube_queue_memory import MemoryQueue
-from pydantic import BaseModel
 
 
 @dataclass
 class Invoice:
+    """A dataclass."""
+
     order_id: int
 
 
 class Mail(BaseModel):
+    """A model."""
+
     to: str
 
 
 class Ping(typing_extensions.TypedDict):
+    """A TypedDict."""
+
     host: str
 
 
-class WithAQueue(BaseModel, arbitrary_types_allowed=True):
-    queue: MemoryQueue
-
-
 class Unresolvable(BaseModel):
+    """A model of a type that is nowhere."""
+
     other: NoSuchType  # noqa: F821
 
 
@@ -90,13 +95,17 @@ def test_each_bad_option_is_named(
     jobs: Jobs, how: str, options: dict[str, object], text: str
 ) -> None:
     """With its value and the remedy; nothing is declared."""
-    with pytest.raises(InvalidArgument, match=re.escape(text)):
+
+    def handle(job: Invoice) -> None: ...
+
+    def attempt() -> None:
         if how == "declare":
             jobs.declare("kind", Invoice, **options)
         else:
+            jobs.handler("kind", **options)(handle)
 
-            @jobs.handler("kind", **options)
-            def handle(job: Invoice) -> None: ...
+    with pytest.raises(InvalidArgument, match=re.escape(text)):
+        attempt()
 
     assert jobs.kind("kind") is None
 
@@ -104,9 +113,9 @@ def test_each_bad_option_is_named(
 @pytest.mark.parametrize("kind", ["", "a\nb", "x" * 256, "\ud800"])
 def test_a_kind_is_a_name(jobs: Jobs, kind: str) -> None:
     """It becomes the message's job_name."""
-    with pytest.raises(InvalidArgument, match="^kind "):
+    with pytest.raises(InvalidArgument, match=r"^kind "):
         jobs.declare(kind, Invoice)
-    with pytest.raises(InvalidArgument, match="^kind "):
+    with pytest.raises(InvalidArgument, match=r"^kind "):
         jobs.handler(kind)
 
 
@@ -138,9 +147,9 @@ def test_a_kind_is_declared_once(jobs: Jobs) -> None:
     jobs.declare("kind", Invoice, aliases=["former"])
 
     for name in ("kind", "former"):
-        with pytest.raises(DuplicateKind, match=f"'{name}' is declared already"):
+        with pytest.raises(DuplicateKind, match=rf"'{name}' is declared already"):
             jobs.declare(name, Mail)
-        with pytest.raises(DuplicateKind, match=f"'{name}' is declared already"):
+        with pytest.raises(DuplicateKind, match=rf"'{name}' is declared already"):
             jobs.declare("other", Mail, aliases=[name])
     assert jobs.kind("other") is None
 

@@ -16,6 +16,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+
 from hypercube_jobs import Constant, Worker, current_attempt
 from hypercube_queue_memory import MemoryQueue
 
@@ -25,10 +26,14 @@ LONG = timedelta(minutes=5)
 
 @dataclass
 class Note:
+    """The job of these tests."""
+
     text: str
 
 
 class NoRelease(MemoryQueue):
+    """A driver without the capability Releaser."""
+
     release = None
 
 
@@ -87,9 +92,7 @@ def test_without_release_what_waits_goes_back_as_a_free_delivery(box: Any) -> No
     free = [json.loads(message.extra).get("free", 0) for message in messages]
     assert len(messages) == 299
     assert max(free) >= 1
-    assert all(
-        message.attempt == 1 + count for message, count in zip(messages, free, strict=True)
-    )
+    assert all(message.attempt == 1 + count for message, count in zip(messages, free, strict=True))
     box.queue.release = lambda *some: MemoryQueue.release(box.queue, *some)
     box.queue.release(*messages)
     box.drain()
@@ -113,7 +116,7 @@ def test_finished_jobs_are_settled_before_the_end(box: Any) -> None:
 
 
 def test_a_worker_that_was_stopped_before_it_ran_does_nothing(box: Any) -> None:
-    """stop may come from anywhere at any time."""
+    """A stop may come from anywhere at any time."""
     box.jobs.declare("note", Note)
     box.jobs.dispatch(Note("x"))
     worker = Worker(box.jobs)
@@ -243,9 +246,7 @@ def test_a_synchronous_handler_is_waited_for(box: Any) -> None:
     assert box.counts() == (0, 0, 0, 0)
 
 
-def test_now_leaves_synchronous_handlers_alone(
-    box: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_now_leaves_synchronous_handlers_alone(box: Any, caplog: pytest.LogCaptureFixture) -> None:
     """Their jobs come back when their leases end, as after a crash."""
     began = threading.Event()
     go = threading.Event()

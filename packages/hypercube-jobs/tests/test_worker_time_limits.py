@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 import time
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+
 from hypercube_jobs import Constant, TimeLimitExceeded, current_attempt
 
 AT_ONCE = Constant(timedelta(0))
@@ -18,6 +20,8 @@ SHORT = timedelta(seconds=0.1)
 
 @dataclass
 class Note:
+    """The job of these tests."""
+
     text: str
 
 
@@ -79,10 +83,8 @@ def test_a_handler_that_finishes_in_spite_of_being_cancelled_has_finished(box: A
 
     @box.jobs.handler("note", timeout=SHORT)
     async def handle(job: Note) -> None:
-        try:
+        with contextlib.suppress(asyncio.CancelledError):
             await asyncio.sleep(60)
-        except asyncio.CancelledError:
-            pass
 
     box.jobs.dispatch(Note("x"))
     box.drain()

@@ -109,7 +109,7 @@ class Held:
         self.overdue = False
         self.cause: Cause | None = None
         self.error: BaseException | None = None
-        #: What is recorded of the error, where that was known before the attempt ended.
+        #: What is recorded of the error.
         self.failure: Failure | None = None
         self.task: Task[None] | None = None
         self.thread_id: int | None = None

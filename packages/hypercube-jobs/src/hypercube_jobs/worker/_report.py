@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from datetime import timedelta
 
-from hypercube_jobs._failure import cleaned, text_of, type_name
 from hypercube_jobs._jobs import Jobs
 from hypercube_jobs._observer import JobEvent, notify
 from hypercube_jobs.worker._decision import Ack, DeadLetter, Outcome, Retry
@@ -19,7 +18,7 @@ _TEXT_LENGTH = 200
 
 
 class Reporter:
-    """One line and one event for each attempt. Called once its settlement is stored."""
+    """One line and one event for each attempt, with the traceback of those that end in death."""
 
     def __init__(self, jobs: Jobs) -> None:
         self._jobs = jobs
@@ -32,12 +31,13 @@ class Reporter:
                 _line(logging.INFO, held, "done")
             self._notify("processed", held)
         elif isinstance(decision, DeadLetter):
-            _line(logging.ERROR, held, f"dead: {_cause(held)}", exc_info=held.error)
+            # Not as exc_info: nobody knows what the text of an error does to a log's handlers.
+            trace = "" if held.failure is None else f"\n{held.failure.traceback.rstrip()}"
+            _line(logging.ERROR, held, f"dead: {_cause(held)}{trace}")
             self._notify("failed", held, final=True)
         elif isinstance(decision, Retry) and not decision.free:
-            _line(
-                logging.WARNING, held, f"failed, next attempt in {decision.delay}: {_cause(held)}"
-            )
+            cause = _cause(held)
+            _line(logging.WARNING, held, f"failed, next attempt in {decision.delay}: {cause}")
             self._notify("failed", held)
         elif held.outcome is Outcome.INTERRUPTED:
             _line(logging.INFO, held, "interrupted, back in its queue at no cost")
@@ -70,7 +70,7 @@ class Reporter:
             )
 
 
-def _line(level: int, held: Held, outcome: str, *, exc_info: BaseException | None = None) -> None:
+def _line(level: int, held: Held, outcome: str) -> None:
     attempt = held.attempt
     _log.log(
         level,
@@ -81,13 +81,12 @@ def _line(level: int, held: Held, outcome: str, *, exc_info: BaseException | Non
         attempt.number,
         held.duration,
         outcome,
-        exc_info=exc_info,
     )
 
 
 def _cause(held: Held) -> str:
-    if held.error is None:
+    failure = held.failure
+    if failure is None:
         return "for no recorded reason"
-    lines = cleaned(text_of(held.error)[: 4 * _TEXT_LENGTH]).splitlines()
-    text = lines[0][:_TEXT_LENGTH] if lines else ""
-    return f"{type_name(held.error)}: {text}"
+    lines = failure.text.splitlines()
+    return f"{failure.type}: {lines[0][:_TEXT_LENGTH] if lines else ''}"

@@ -13,7 +13,7 @@ from hypercube_jobs._errors import (
     UnknownKind,
     WorkerLost,
 )
-from hypercube_jobs._failure import Failure, failure_of
+from hypercube_jobs._failure import failure_of
 from hypercube_jobs.worker._decision import (
     MAX_FREE_INTERRUPTIONS,
     Ack,
@@ -58,7 +58,7 @@ class Judge:
         if isinstance(decision, Retry) and decision.free:
             record.note_interruption()
         elif held.error is not None:
-            record.note_failure(held.failure or self._failure(held.error, held.standing.number))
+            self._note_failure(held, held.error, held.standing.number)
             if held.outcome is not Outcome.INTERRUPTED:
                 record.end_interruptions()
         if isinstance(decision, DeadLetter):
@@ -74,7 +74,7 @@ class Judge:
             f"the worker's process ended, or its lease did, in each of the last "
             f"{held.standing.lost} runs; the job is not tried again"
         )
-        held.record.note_failure(self._failure(held.error, held.standing.number - 1))
+        self._note_failure(held, held.error, held.standing.number - 1)
         held.record.start_anew()
         self._write(held)
 
@@ -88,8 +88,10 @@ class Judge:
         held.message.delay = _AT_ONCE
         self._write(held)
 
-    def _failure(self, error: BaseException, number: int) -> Failure:
-        return failure_of(error, attempt=number, at=self._clock())
+    def _note_failure(self, held: Held, error: BaseException, number: int) -> None:
+        if held.failure is None:
+            held.failure = failure_of(error, attempt=number, at=self._clock())
+        held.record.note_failure(held.failure)
 
     def _write(self, held: Held) -> None:
         message = held.message

@@ -1,0 +1,334 @@
+"""What a worker pops, and how far ahead."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from hypercube_jobs.worker._execution import Load
+from hypercube_jobs.worker._held import Held
+from hypercube_jobs.worker._intake import MAX_AHEAD, MAX_AHEAD_BYTES, Intake
+from hypercube_queue import Message
+from hypercube_queue_memory import MemoryQueue
+
+
+@dataclass
+class Note:
+    """The job of these tests."""
+
+    text: str
+
+
+class Watched(MemoryQueue):
+    """Notes the pops that brought something, and the most that was in flight."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.popped: list[int] = []
+        self.released = 0
+
+    def pop(self, *args: Any, **kwargs: Any) -> list[Message]:
+        messages = super().pop(*args, **kwargs)
+        if messages:
+            self.popped.append(len(messages))
+        return messages
+
+    def release(self, *messages: Message) -> None:
+        self.released += len(messages)
+        super().release(*messages)
+
+
+class NoRelease(MemoryQueue):
+    """A driver without the capability Releaser."""
+
+    release = None
+
+
+def held(size: int = 100, *, lost: bool = False) -> Held:
+    message = Message("default", b"x" * size, "note", attempt=2 if lost else 1)
+    return Held(message, None, exact_attempts=True, default_lease=30, now=0)
+
+
+def load(**fields: Any) -> Load:
+    idle = {
+        "free": 1,
+        "moving": 1,
+        "running": 0,
+        "waiting": 0,
+        "waiting_bytes": 0,
+        "ended": 0,
+        "run_seconds": None,
+    }
+    return Load(**{**idle, **fields})
+
+
+def experienced(size: int = 100) -> Intake:
+    """One that has seen deliveries of this size."""
+    intake = Intake()
+    intake.sort([held(size)], 1, load(), 0)
+    return intake
+
+
+@pytest.mark.parametrize(
+    ("fields", "room"),
+    [
+        ({}, 1),
+        ({"free": 4, "moving": 4}, 4),
+        ({"free": 0, "moving": 0}, 0),
+        # Nothing is known of run times: only free slots count.
+        ({"free": 0, "moving": 4}, 0),
+        # A job starts within a twentieth of a second.
+        ({"free": 0, "run_seconds": 0.001}, 50),
+        ({"free": 1, "run_seconds": 0.001}, 51),
+        ({"free": 0, "run_seconds": 0.001, "waiting": 30}, 20),
+        ({"free": 0, "moving": 4, "run_seconds": 0.001}, 200),
+        ({"free": 0, "run_seconds": 0.04}, 1),
+        ({"free": 0, "run_seconds": 0.06}, 0),
+        ({"free": 0, "moving": 0, "run_seconds": 0.001}, 0),
+        ({"free": 0, "run_seconds": 0.0}, MAX_AHEAD),
+        ({"free": 0, "run_seconds": 0.000001, "waiting": 128}, 128),
+        ({"free": 0, "run_seconds": 0.000001, "waiting": 256}, 0),
+    ],
+)
+def test_how_many_to_ask_for(fields: dict[str, Any], room: int) -> None:
+    """Free slots, and what will start soon; at most 256 wait."""
+    its = load(**fields)
+
+    assert max(0, experienced().room(its, its.running + its.waiting)) == room
+
+
+def test_large_messages_are_popped_ahead_by_their_bytes() -> None:
+    """At most 16 MiB wait, as far as sizes so far tell, and exactly when they have come."""
+    its = load(free=0, run_seconds=0.000001)
+    intake = experienced(size=4 * 1024 * 1024)
+
+    assert intake.room(its, 0) == 4
+    some = [held(5 * 1024 * 1024) for _ in range(4)]
+    chosen = intake.sort(some, 4, its, 0)
+    assert (chosen.run, chosen.release) == (some[:3], some[3:])
+    assert sum(each.size for each in chosen.run) <= MAX_AHEAD_BYTES
+    # A free slot takes a message of any size.
+    chosen = intake.sort(some, 4, load(free=4), 0)
+    assert chosen.run == some
+
+
+def test_nothing_is_popped_while_too_much_is_unsettled() -> None:
+    """The backend is in trouble, and memory is not for its sake."""
+    its = load(run_seconds=0.000001)
+
+    assert experienced().room(its, 1023) > 0
+    assert experienced().room(its, 1024) == 0
+
+
+def test_a_delivery_whose_predecessor_was_lost_waits_until_it_is_alone() -> None:
+    """ATT-3: it goes back, and nothing is popped until nothing is held; then one by one."""
+    intake = experienced()
+    normal, suspect = held(), held(lost=True)
+
+    chosen = intake.sort([normal, suspect], 2, load(free=2), 0)
+    assert (chosen.run, chosen.release) == ([normal], [suspect])
+    assert intake.room(load(free=1), 1) == 0
+    # What waiting pops bring meanwhile goes back as well.
+    assert intake.sort([held()], 0, load(free=1), 1).run == []
+    assert intake.room(load(), 0) == 1
+    assert intake.sort([suspect], 1, load(), 0).run == [suspect]
+    assert intake.room(load(free=9), 1) == 0
+    assert intake.room(load(free=9), 0) == 1
+    assert intake.sort([normal], 1, load(free=9), 0).run == [normal]
+    assert intake.room(load(free=8, running=1), 1) == 8
+
+
+def test_after_a_crash_its_whole_batch_runs_one_by_one() -> None:
+    """Whichever did it takes nobody along the second time."""
+    some = [held(lost=True) for _ in range(5)]
+
+    chosen = Intake().sort(some, 5, load(free=5), 0)
+    assert (chosen.run, chosen.release) == (some[:1], some[1:])
+    chosen = Intake().sort(some, 5, load(free=4), 1)
+    assert (chosen.run, chosen.release) == ([], some)
+
+
+def test_who_was_made_room_for_may_have_gone_elsewhere() -> None:
+    """An empty pop ends the waiting."""
+    intake = experienced()
+    intake.sort([held(lost=True)], 1, load(free=2), 1)
+    intake.nothing_came()
+
+    assert intake.room(load(free=9, moving=9), 3) == 9
+
+
+def test_the_first_pops_are_careful(box: Any) -> None:
+    """Nothing is known of run times, so nothing is popped ahead of the slots."""
+    box.on(Watched())
+    go = threading.Event()
+    box.jobs.declare("note", Note)
+    box.jobs.handler("note")(lambda job: go.wait())
+    for _ in range(100):
+        box.jobs.dispatch(Note("x"))
+    running = box.start(concurrency=3)
+    box.until(lambda: box.counts()[2] == 3)
+    time.sleep(0.3)
+
+    assert box.counts() == (97, 0, 3, 0)
+    go.set()
+    running.stop()
+    running.end()
+
+
+def test_short_jobs_come_in_large_batches(box: Any) -> None:
+    """A pop for each would cost more than the jobs."""
+    box.on(Watched())
+    box.jobs.declare("note", Note)
+    box.jobs.handler("note")(lambda job: None)
+    box.queue.push(*(box.jobs.message(Note("x")) for _ in range(5_000)))
+    box.drain()
+
+    assert sum(box.queue.popped) - box.queue.released == 5_000
+    assert len(box.queue.popped) < 250
+    assert max(box.queue.popped) <= 256
+
+
+@pytest.mark.parametrize("queue", [Watched, NoRelease])
+def test_long_jobs_hold_nothing_hostage(box: Any, queue: type[MemoryQueue]) -> None:
+    """What was popped behind one goes back at once, and another worker takes it."""
+    box.on(queue())
+    go = threading.Event()
+    done = []
+
+    box.jobs.declare("note", Note)
+
+    @box.jobs.handler("note")
+    def handle(job: Note) -> None:
+        if job.text == "long":
+            go.wait()
+        else:
+            done.append(job.text)
+
+    texts = ["long" if number in {500, 1_100} else str(number) for number in range(2_000)]
+    box.queue.push(*(box.jobs.message(Note(text)) for text in texts))
+    one = box.start()
+    box.until(lambda: len(done) == 500)
+    box.until(lambda: box.counts()[:3] == (1_499, 0, 1), "all behind the long job went back")
+    two = box.start()
+    box.until(lambda: box.counts()[2] == 2)
+    three = box.start()
+    box.until(lambda: len(done) == 1_998)
+    box.until(lambda: box.counts() == (0, 0, 2, 0))
+    go.set()
+    for running in (one, two, three):
+        running.stop()
+        running.end()
+    assert box.counts() == (0, 0, 0, 0)
+    assert sorted(done) == sorted(text for text in texts if text != "long")
+    assert {event.attempt for event in box.recorder.of("processed")} == {1}
+
+
+def test_a_mix_of_run_times_is_shared_by_two_workers(box: Any) -> None:
+    """The short ones are done long before the long ones."""
+    done: dict[str, float] = {}
+    started = time.monotonic()
+    box.jobs.declare("note", Note)
+
+    @box.jobs.handler("note")
+    def handle(job: Note) -> None:
+        if job.text.startswith("long"):
+            time.sleep(0.5)
+        done[job.text] = time.monotonic() - started
+
+    texts = [f"long {n}" if n % 100 == 50 else f"short {n}" for n in range(1_000)]
+    box.queue.push(*(box.jobs.message(Note(text)) for text in texts))
+    workers = [box.start(concurrency=2) for _ in range(2)]
+    box.until(lambda: len(done) == 1_000)
+    for running in workers:
+        running.stop()
+        running.end()
+
+    # Ten jobs of half a second over four slots take two; nobody waits for more than one.
+    assert len(box.recorder.of("processed")) == 1_000
+    assert max(event.attempt for event in box.recorder.of("processed")) == 1
+
+
+def test_earlier_queues_go_first(box: Any) -> None:
+    """A later one only when those before it are empty."""
+    seen = []
+    box.jobs.declare("note", Note)
+    box.jobs.handler("note")(lambda job: seen.append(job.text))
+    for _ in range(30):
+        for queue in ("low", "high", "middle"):
+            box.jobs.dispatch(Note(queue), queue=queue)
+    box.drain(queues=["high", "middle", "low"])
+
+    assert seen == ["high"] * 30 + ["middle"] * 30 + ["low"] * 30
+
+
+def test_an_urgent_job_overtakes_all_that_waits_in_later_queues(box: Any) -> None:
+    """Once its turn comes: what has been popped already goes before it."""
+    seen = []
+    lock = threading.Lock()
+    box.jobs.declare("note", Note)
+
+    @box.jobs.handler("note")
+    def handle(job: Note) -> None:
+        with lock:
+            seen.append(job.text)
+            if len(seen) == 3:
+                box.jobs.dispatch(Note("urgent"), queue="high")
+        time.sleep(0.06)
+
+    for _ in range(10):
+        box.jobs.dispatch(Note("x"), queue="low")
+    box.drain(queues=["high", "low"])
+
+    assert seen.index("urgent") <= 5
+
+
+def test_what_comes_too_much_from_several_queues_goes_back(box: Any) -> None:
+    """Each waiting pop asks for as much as there are slots."""
+    box.on(Watched())
+    go = threading.Event()
+    box.jobs.declare("note", Note)
+    box.jobs.handler("note")(lambda job: go.wait())
+    running = box.start(queues=["a", "b", "c"], concurrency=2, sleep=timedelta(seconds=1))
+    time.sleep(0.2)
+    box.queue.push(*(box.jobs.message(Note("x"), queue=queue) for queue in "abc" for _ in range(2)))
+    box.until(lambda: sum(box.counts(queue)[2] for queue in "abc") == 2)
+    time.sleep(0.3)
+
+    assert sum(box.counts(queue)[2] for queue in "abc") == 2
+    assert sum(box.counts(queue)[0] for queue in "abc") == 4
+    go.set()
+    box.until(lambda: len(box.recorder.of("processed")) == 6)
+    assert {event.attempt for event in box.recorder.of("processed")} == {1}
+    running.stop()
+
+
+def test_max_jobs_holds_for_several_queues(box: Any) -> None:
+    """Also when each of them could have filled it."""
+    box.jobs.declare("note", Note)
+    box.jobs.handler("note")(lambda job: None)
+    running = box.start(queues=["a", "b"], concurrency=8, max_jobs=3)
+    time.sleep(0.1)
+    for _ in range(5):
+        for queue in "ab":
+            box.jobs.dispatch(Note("x"), queue=queue)
+    running.end()
+
+    assert len(box.recorder.of("processed")) == 3
+    assert box.counts("a")[0] + box.counts("b")[0] == 7
+
+
+def test_an_idle_worker_costs_next_to_nothing(box: Any) -> None:
+    """It sleeps in pops that wait."""
+    box.jobs.declare("note", Note)
+    running = box.start(queues=["a", "b"], sleep=timedelta(seconds=1))
+    time.sleep(0.2)
+    before = time.process_time()
+    time.sleep(2)
+
+    assert time.process_time() - before < 0.1
+    running.stop()
