@@ -140,6 +140,7 @@ def test_the_log_level_is_chosen(folder: Path) -> None:
         (["empty_app:jobs"], "empty_app has no 'jobs', nor any other Jobs object"),
         (["good_app:job"], "good_app has no 'job'; is it 'jobs'?"),
         (["good_app:Jobs"], "good_app:Jobs is no Jobs object, but of type type"),
+        (["good_app:jobs"], "good_app:jobs has no handler; let its module import those that do"),
         (["good_app:jobs", "--concurrency", "0"], "concurrency is 0"),
         (["good_app:jobs", "--sleep", "nan"], "--sleep is nan; it is a number of seconds"),
         (["good_app:jobs", "--sleep", "-1"], "sleep"),

@@ -294,3 +294,11 @@ def test_types_of_several_kinds_are_told_apart_by_kind(jobs: Jobs) -> None:
         jobs.dispatch(Mail(to="x"))
     with pytest.raises(UnknownKind, match="no kind 'c' is declared; declared are: a, b"):
         jobs.dispatch_kind("c", {})
+
+
+def test_all_kinds_can_be_listed(jobs: Jobs) -> None:
+    """Each once, whatever its aliases, in the order they were declared."""
+    jobs.declare("send", Invoice, aliases=["mail"])
+    jobs.declare("archive", Mail)
+
+    assert [kind.name for kind in jobs.kinds()] == ["send", "archive"]

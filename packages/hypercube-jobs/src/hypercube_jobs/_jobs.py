@@ -258,6 +258,10 @@ class Jobs:
         declared = self._registry.of(job) if kind is None else self._registry.named(kind)
         return self._message(declared, job, **options)
 
+    def kinds(self) -> list[Kind]:
+        """All that is declared, in that order."""
+        return self._registry.all()
+
     def kind(self, name: str) -> Kind | None:
         """What is declared under this name or alias, or None."""
         return self._registry.get(name)

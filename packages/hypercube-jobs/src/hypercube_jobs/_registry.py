@@ -67,6 +67,10 @@ class Registry:
         kind.is_async = check_handler(handler)
         kind.handler = handler
 
+    def all(self) -> list[Kind]:
+        """Every kind once, in the order they were declared."""
+        return list(dict.fromkeys(self._by_name.values()))
+
     def get(self, name: str) -> Kind | None:
         """The kind of this name or alias."""
         return self._by_name.get(name)

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from hypercube_jobs._command._source import load_jobs
+from hypercube_jobs._command._source import AppNotLoaded, load_jobs
 from hypercube_jobs._policy import DEFAULT_QUEUE
 from hypercube_jobs.worker import Worker
 from hypercube_queue import InvalidArgument
@@ -74,6 +74,9 @@ def work(
         stop_when_empty=stop_when_empty,
         stop_timeout=None if stop_timeout is None else _seconds("--stop-timeout", stop_timeout),
     )
+    if not any(kind.handler for kind in jobs.kinds()):
+        # Every job would fail until its retries are used up.
+        raise AppNotLoaded(f"{app} has no handler; let its module import those that do")
     _log.info("working on %s, %d at a time", ", ".join(queues), concurrency)
     with jobs.queue:
         worker.run()
