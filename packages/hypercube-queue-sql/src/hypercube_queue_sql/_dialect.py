@@ -1,0 +1,130 @@
+"""What a database has to offer to be a queue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
+
+from sqlalchemy.engine.interfaces import DBAPICursor
+
+from hypercube_queue import Guarantees
+from hypercube_queue.driver import PushItem
+from hypercube_queue_sql._delivery import Settled
+from hypercube_queue_sql._rows import Row
+from hypercube_queue_sql._wakeups import Wakeups
+
+R = TypeVar("R")
+
+
+class Dialect(Protocol):
+    """One database, spoken to in its own words; `SQLQueue` is the same for all.
+
+    Methods that take a cursor run inside `read`, `write` or `within`. Moments are the
+    database's own, taken when it holds the locks it needs. All but the last group raise the
+    errors of the contract, never those of a client.
+    """
+
+    @property
+    def guarantees(self) -> Guarantees: ...
+
+    @property
+    def wakeups(self) -> Wakeups: ...
+
+    @property
+    def poll_seconds(self) -> float:
+        """How long a waiting pop may sleep without looking."""
+        ...
+
+    # Transactions
+
+    def create_tables(self) -> None:
+        """Create what is missing; safe when several processes do."""
+        ...
+
+    def read(self, work: Callable[[DBAPICursor], R]) -> R:
+        """Run `work`, which only reads. It may run again, so it changes nothing outside."""
+        ...
+
+    def write(self, work: Callable[[DBAPICursor], R]) -> R:
+        """Run `work` in a transaction and commit. It may run again, as in `read`.
+
+        Whatever is raised, nothing was changed, unless it is a BackendError that says so.
+        """
+        ...
+
+    def within(self, connection: object, work: Callable[[DBAPICursor], R]) -> R:
+        """Run `work` once in the transaction that `connection` is in, and leave it open.
+
+        Raises InvalidArgument for a connection of another kind or database, or with no
+        transaction to join.
+        """
+        ...
+
+    def check_connection(self, connection: object) -> None:
+        """Raise InvalidArgument if `within` would not take the connection. Contacts nobody."""
+        ...
+
+    # Lifecycle
+
+    def close(self) -> None:
+        """Close the connections, if the engine is the queue's own."""
+        ...
+
+    @property
+    def in_child(self) -> Callable[[], None] | None:
+        """What a Gate calls in a forked child."""
+        ...
+
+    # Statements
+
+    def next_visible(self, queue_name: str) -> float | None:
+        """In how many seconds something becomes visible, None if nothing will by itself."""
+        ...
+
+    def insert(self, cursor: DBAPICursor, items: Sequence[PushItem]) -> list[PushItem]:
+        """Store the items; return those whose ids are retained."""
+        ...
+
+    def claim(
+        self, cursor: DBAPICursor, queue_name: str, limit: int, default_us: int, token: int
+    ) -> list[Row]:
+        """Lease what is visible to `token`, in order; the row's `visible_at` is the old one."""
+        ...
+
+    def set_aside(self, cursor: DBAPICursor, faults: Sequence[tuple[int, str]]) -> None:
+        """Make dead what was claimed and cannot be read: pairs of `seq` and reason."""
+        ...
+
+    # Settlements: each returns the items that do not own their messages.
+
+    def ack(self, cursor: DBAPICursor, items: Sequence[Settled]) -> list[Settled]: ...
+
+    def retry(self, cursor: DBAPICursor, items: Sequence[Settled]) -> list[Settled]: ...
+
+    def dead_letter(self, cursor: DBAPICursor, items: Sequence[Settled]) -> list[Settled]: ...
+
+    def extend_visibility(
+        self, cursor: DBAPICursor, items: Sequence[Settled], extension_us: int
+    ) -> list[Settled]: ...
+
+    def release(self, cursor: DBAPICursor, items: Sequence[Settled]) -> list[Settled]: ...
+
+    # The rest of the capabilities
+
+    def redrive(self, cursor: DBAPICursor, queue_name: str, count: int) -> int: ...
+
+    def redrive_ids(self, cursor: DBAPICursor, queue_name: str, ids: Sequence[str]) -> int: ...
+
+    def forget(self, cursor: DBAPICursor, queue_name: str, ids: Sequence[str]) -> int: ...
+
+    def dead_letters(
+        self, cursor: DBAPICursor, queue_name: str, limit: int, before: tuple[int, int] | None
+    ) -> list[Row]:
+        """The newest deaths before the pair of `visible_at` and `seq`."""
+        ...
+
+    def queues(self, cursor: DBAPICursor) -> list[bytes]: ...
+
+    def stats(self, cursor: DBAPICursor, queue_name: str) -> tuple[int, int, int, int]:
+        """Ready, delayed, in flight and dead."""
+        ...

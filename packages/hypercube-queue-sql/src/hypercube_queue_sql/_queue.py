@@ -1,0 +1,405 @@
+"""The driver object."""
+
+from __future__ import annotations
+
+import logging
+import re
+import secrets
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from types import TracebackType
+from typing import Self, TypeAlias
+
+from sqlalchemy import Engine
+from sqlalchemy.engine.interfaces import DBAPICursor
+
+from hypercube_queue import DeadLetter, Guarantees, InvalidArgument, Message, QueueError, QueueStats
+from hypercube_queue.driver import (
+    MAX_POP,
+    Deadline,
+    Gate,
+    PushBatch,
+    SettlementBatch,
+    checked_count,
+    checked_name,
+    checked_queue_name,
+    checked_visibility,
+    checked_wait,
+    from_epoch_microseconds,
+    shown,
+    to_microseconds,
+)
+from hypercube_queue_sql._delivery import Settled, SQLDelivery
+from hypercube_queue_sql._dialect import Dialect
+from hypercube_queue_sql._errors import twin
+from hypercube_queue_sql._rows import Row, UnreadableRow, message, raw
+from hypercube_queue_sql._sqlite import SQLiteDialect
+from hypercube_queue_sql._tables import DEFAULT_TABLE
+
+_log = logging.getLogger("hypercube_queue_sql")
+
+_DIALECTS: dict[str, Callable[..., Dialect]] = {"sqlite": SQLiteDialect}
+
+#: How long `close` waits for running calls before it closes idle connections.
+_LEAVE = timedelta(seconds=1)
+#: `visible_at` and `seq` of a dead message, neither over what BIGINT holds.
+_CURSOR = re.compile(r"([0-9]{1,18})\.([0-9]{1,18})")
+
+Settle: TypeAlias = Callable[[DBAPICursor, Sequence[Settled]], list[Settled]]
+
+
+class SQLQueue:
+    """A queue in two tables of a database, through an engine of SQLAlchemy's: SQLite.
+
+    The engine stays the caller's: to configure, and to dispose of after `close`. Nothing is
+    contacted before the first call. `table` and `schema` say where messages are kept; queues
+    with the same see the same messages. With `create_tables` the first call creates what is
+    missing; otherwise `create_tables()` or a migration does, see `metadata`.
+
+    `poll_timeout` is how long a pop waits by default, `visibility_timeout` how long a
+    delivery owns a message that names no time of its own, `operation_timeout` how long any
+    call may take beyond its `wait`, most of all for a lock that somebody else holds.
+
+    A waiting pop notices at once what this process pushes, retries, releases or redrives on
+    the same database, and within 200 ms whatever else becomes visible (POP-7).
+
+    In a forked child every call raises BackendError, with an in-memory database QueueClosed;
+    a queue that was opened by URL opens its own connections there (LIFE-4).
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        table: str = DEFAULT_TABLE,
+        schema: str | None = None,
+        create_tables: bool = False,
+        poll_timeout: timedelta = timedelta(seconds=1),
+        visibility_timeout: timedelta = timedelta(seconds=30),
+        operation_timeout: timedelta = timedelta(seconds=30),
+        _owned: bool = False,
+    ) -> None:
+        if not isinstance(engine, Engine):
+            raise InvalidArgument(
+                f"engine is an sqlalchemy.Engine, not {type(engine).__name__}; open_queue takes a "
+                "URL"
+            )
+        if engine.dialect.name not in _DIALECTS:
+            raise InvalidArgument(
+                f"the engine is for {engine.dialect.name}; this release knows "
+                f"{', '.join(_DIALECTS)}"
+            )
+        self._poll_timeout = checked_wait(poll_timeout, poll_timeout)
+        self._visibility_us = to_microseconds(checked_visibility(visibility_timeout))
+        self._dialect = _DIALECTS[engine.dialect.name](
+            engine,
+            table=table,
+            schema=schema,
+            create_tables=create_tables,
+            operation_timeout=checked_visibility(operation_timeout, field="operation_timeout"),
+            owned=_owned,
+        )
+        self._gate = Gate("SQL queue", in_child=self._dialect.in_child)
+
+    @property
+    def guarantees(self) -> Guarantees:
+        return self._dialect.guarantees
+
+    def create_tables(self) -> None:
+        """Create the tables that are missing; several processes may do so at once.
+
+        Raises BackendError, also when the tables have a layout of another release.
+        """
+        with self._gate:
+            self._dialect.create_tables()
+
+    # Push
+
+    def push(self, *messages: Message) -> None:
+        with self._gate:
+            batch = PushBatch(messages, self.guarantees)
+            if batch.items:
+                with _failing(batch):
+                    retained = self._dialect.write(
+                        lambda cursor: self._dialect.insert(cursor, batch.items)
+                    )
+                    for item in retained:
+                        batch.fail_existing(item)
+                    self._stored(item.queue_name for item in batch.items)
+            batch.raise_failures()
+
+    # Pop
+
+    def pop(
+        self, queue_name: str, max_messages: int = 1, *, wait: timedelta | None = None
+    ) -> list[Message]:
+        with self._gate:
+            queue_name = checked_queue_name(queue_name, self.guarantees)
+            checked_count("max_messages", max_messages, at_most=MAX_POP)
+            deadline = Deadline(checked_wait(wait, self._poll_timeout))
+            with self._dialect.wakeups.watch(queue_name) as watch:
+                while True:
+                    self._gate.check()
+                    seen = watch.changes
+                    seconds = self._dialect.next_visible(queue_name)
+                    if seconds is None:
+                        seconds = self._dialect.poll_seconds
+                    elif seconds <= 0:
+                        if taken := self._claim(queue_name, max_messages):
+                            return taken
+                        seconds = 0
+                    if deadline.passed:
+                        return []
+                    watch.sleep(
+                        seen, min(seconds, self._dialect.poll_seconds, deadline.seconds_left())
+                    )
+
+    def _claim(self, queue_name: str, max_messages: int) -> list[Message]:
+        taken, faults = self._dialect.write(
+            lambda cursor: self._take(cursor, queue_name, max_messages)
+        )
+        for seq, reason in faults:
+            _log.warning(
+                "row %d of queue %s cannot be read and is set aside among the dead letters: %s",
+                seq,
+                shown(queue_name),
+                reason,
+            )
+        return taken
+
+    def _take(
+        self, cursor: DBAPICursor, queue_name: str, max_messages: int
+    ) -> tuple[list[Message], list[tuple[int, str]]]:
+        """What one claim leases, and what it sets aside: `seq` and reason."""
+        token = secrets.randbits(63)
+        taken: list[Message] = []
+        faults: list[tuple[int, str]] = []
+        while len(taken) < max_messages:
+            rows = self._dialect.claim(
+                cursor, queue_name, max_messages - len(taken), self._visibility_us, token
+            )
+            found = len(faults)
+            for row in rows:
+                try:
+                    delivered = message(row, queue_name)
+                except UnreadableRow as error:
+                    faults.append((row.seq, str(error)))
+                    continue
+                delivered.driver_data = SQLDelivery(self, queue_name, delivered.id, row.seq, token)
+                taken.append(delivered)
+            if len(faults) == found:
+                break  # all that is ready has come
+            self._dialect.set_aside(cursor, faults[found:])
+        # Before the commit: nobody can settle what a closed queue hands out.
+        self._gate.check()
+        return taken, faults
+
+    # Settlement
+
+    def ack(self, *messages: Message) -> None:
+        with self._gate:
+            self._settle(self._settlement("ack", messages), self._dialect.ack)
+
+    def retry(self, *messages: Message) -> None:
+        with self._gate:
+            batch = self._settlement("retry", messages, contents=True, delay=True)
+            self._settle(batch, self._dialect.retry, stores=True)
+
+    def dead_letter(self, *messages: Message) -> None:
+        with self._gate:
+            batch = self._settlement("dead_letter", messages, contents=True)
+            self._settle(batch, self._dialect.dead_letter)
+
+    # Capabilities
+
+    def extend_visibility(self, extension: timedelta, *messages: Message) -> None:
+        with self._gate:
+            batch = SettlementBatch(
+                "extend_visibility",
+                messages,
+                SQLDelivery,
+                self,
+                self.guarantees,
+                extension=extension,
+            )
+
+            def extend(cursor: DBAPICursor, items: Sequence[Settled]) -> list[Settled]:
+                return self._dialect.extend_visibility(cursor, items, to_microseconds(extension))
+
+            self._settle(batch, extend)
+
+    def release(self, *messages: Message) -> None:
+        with self._gate:
+            self._settle(self._settlement("release", messages), self._dialect.release, stores=True)
+
+    def redrive(self, queue_name: str, count: int) -> int:
+        with self._gate:
+            queue_name = checked_queue_name(queue_name, self.guarantees)
+            checked_count("count", count)
+            moved = self._dialect.write(
+                lambda cursor: self._dialect.redrive(cursor, queue_name, count)
+            )
+            self._dialect.wakeups.stored(queue_name, moved)
+            return moved
+
+    def queues(self) -> list[str]:
+        with self._gate:
+            return sorted(_readable(self._dialect.read(self._dialect.queues)))
+
+    def stats(self, queue_name: str) -> QueueStats:
+        with self._gate:
+            queue_name = checked_queue_name(queue_name, self.guarantees)
+            ready, delayed, in_flight, dead = self._dialect.read(
+                lambda cursor: self._dialect.stats(cursor, queue_name)
+            )
+            return QueueStats(queue_name, ready, delayed, in_flight, dead)
+
+    def dead_letters(
+        self, queue_name: str, limit: int, before: str | None = None
+    ) -> list[DeadLetter]:
+        with self._gate:
+            queue_name = checked_queue_name(queue_name, self.guarantees)
+            checked_count("limit", limit, at_most=MAX_POP)
+            place = None if before is None else _checked_cursor(before)
+            rows = self._dialect.read(
+                lambda cursor: self._dialect.dead_letters(cursor, queue_name, limit, place)
+            )
+            return [_dead_letter(row, queue_name) for row in rows]
+
+    def redrive_ids(self, queue_name: str, *ids: str) -> int:
+        with self._gate:
+            moved = self._for_dead(queue_name, ids, self._dialect.redrive_ids)
+            self._dialect.wakeups.stored(queue_name, moved)
+            return moved
+
+    def forget(self, queue_name: str, *ids: str) -> int:
+        with self._gate:
+            return self._for_dead(queue_name, ids, self._dialect.forget)
+
+    def push_within(self, connection: object, *messages: Message) -> None:
+        """Push in the transaction of an SQLAlchemy Session or Connection, or an sqlite3.Connection.
+
+        As in `TransactionalPusher`. A Session is not flushed; a Connection without a
+        transaction begins one, as it does for any statement. After a BackendError or
+        CapacityExceeded roll back: some of the messages may be in the transaction. Waiting
+        pops find the messages within 200 ms of the commit.
+        """
+        with self._gate:
+            self._dialect.check_connection(connection)
+            batch = PushBatch(messages, self.guarantees)
+            if batch.items:
+                with _failing(batch):
+                    retained = self._dialect.within(
+                        connection, lambda cursor: self._dialect.insert(cursor, batch.items)
+                    )
+                    for item in retained:
+                        batch.fail_existing(item)
+            batch.raise_failures()
+
+    # Lifecycle
+
+    def close(self) -> None:
+        if self._gate.close():
+            self._dialect.wakeups.wake_all()
+            self._gate.wait_until_empty(_LEAVE)
+            self._dialect.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # Within
+
+    def _settlement(
+        self,
+        operation: str,
+        messages: tuple[Message, ...],
+        *,
+        contents: bool = False,
+        delay: bool = False,
+    ) -> SettlementBatch[SQLDelivery]:
+        return SettlementBatch(
+            operation,
+            messages,
+            SQLDelivery,
+            self,
+            self.guarantees,
+            contents=contents,
+            delay=delay,
+        )
+
+    def _settle(
+        self, batch: SettlementBatch[SQLDelivery], settle: Settle, *, stores: bool = False
+    ) -> None:
+        """Settle the batch; with `stores` it becomes visible to somebody."""
+        if batch.items:
+            with _failing(batch):
+                for item in self._dialect.write(lambda cursor: settle(cursor, batch.items)):
+                    batch.fail_stale(item)
+                if stores:
+                    self._stored(item.delivery.queue_name for item in batch.items)
+        batch.raise_failures()
+
+    def _stored(self, queue_names: Iterable[str]) -> None:
+        for name, count in Counter(queue_names).items():
+            self._dialect.wakeups.stored(name, count)
+
+    def _for_dead(
+        self,
+        queue_name: str,
+        ids: tuple[str, ...],
+        change: Callable[[DBAPICursor, str, Sequence[str]], int],
+    ) -> int:
+        queue_name = checked_queue_name(queue_name, self.guarantees)
+        names = [checked_name("id", each, may_be_empty=False) for each in ids]
+        if not names:
+            return 0
+        return self._dialect.write(lambda cursor: change(cursor, queue_name, names))
+
+
+@contextmanager
+def _failing(batch: PushBatch | SettlementBatch[SQLDelivery]) -> Iterator[None]:
+    """An error within is the failure of each item that has not failed yet (ERR-4)."""
+    try:
+        yield
+    except QueueError as error:
+        original = error
+        batch.fail_all(batch.items, lambda: twin(original))
+
+
+def _readable(names: Iterable[object]) -> Iterator[str]:
+    """The names under which a queue can be asked for; nobody's push wrote the others."""
+    for name in names:
+        if isinstance(name, bytes):
+            try:
+                yield name.decode()
+            except UnicodeDecodeError:
+                continue
+
+
+def _dead_letter(row: Row, queue_name: str) -> DeadLetter:
+    died_at = from_epoch_microseconds(row.visible_at)
+    cursor = f"{row.visible_at}.{row.seq}"
+    reason = "" if row.reason is None else row.reason.decode(errors="replace")
+    try:
+        # What was set aside once stays so, even for a release that could read it.
+        if not reason:
+            return DeadLetter(message(row, queue_name), None, "", died_at, cursor)
+    except UnreadableRow as error:
+        reason = str(error)
+    return DeadLetter(None, raw(row), reason, died_at, cursor)
+
+
+def _checked_cursor(cursor: object) -> tuple[int, int]:
+    if isinstance(cursor, str) and (match := _CURSOR.fullmatch(cursor)):
+        return int(match[1]), int(match[2])
+    raise InvalidArgument(f"before is {shown(cursor)}; it takes the cursor of a DeadLetter")

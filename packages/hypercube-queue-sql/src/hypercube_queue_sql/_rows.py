@@ -1,0 +1,81 @@
+"""From stored rows to messages, and what is wrong with the ones that cannot be read."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from hypercube_queue import MAX_DURATION, Message
+from hypercube_queue.driver import from_microseconds, to_microseconds
+
+#: The most that BIGINT holds, and so the most attempts.
+_LARGEST = (1 << 63) - 1
+_LONGEST_US = to_microseconds(MAX_DURATION)
+
+
+class Row(NamedTuple):
+    """A message as it is stored, in the order of the columns that statements name.
+
+    Any value may be of any type: databases differ in how much they enforce, and other
+    programs write to them.
+    """
+
+    seq: Any
+    #: When it became visible; of a dead one, when it died.
+    visible_at: Any
+    attempt: Any
+    visibility_us: Any
+    #: Why the driver set it aside, if it did.
+    reason: Any
+    id: Any
+    job_name: Any
+    namespace: Any
+    extra: Any
+    payload: Any
+
+
+class UnreadableRow(ValueError):
+    """The row is no message of this layout. The text says which column, and shows no content."""
+
+
+def message(row: Row, queue_name: str) -> Message:
+    """The message in a row; raises UnreadableRow if there is none (POP-8)."""
+    visibility_us = row.visibility_us
+    if visibility_us is not None:
+        _check_number("visibility_us", visibility_us, 1, _LONGEST_US)
+        visibility_us = from_microseconds(visibility_us)
+    _check_number("attempt", row.attempt, 0, _LARGEST)
+    return Message(
+        queue_name,
+        _bytes("payload", row.payload),
+        _text("job_name", row.job_name),
+        _text("namespace", row.namespace),
+        _text("id", row.id),
+        _bytes("extra", row.extra),
+        visibility_timeout=visibility_us,
+        attempt=row.attempt,
+    )
+
+
+def raw(row: Row) -> bytes:
+    """The payload of an unreadable row, as near to the stored bytes as its type allows."""
+    return row.payload if isinstance(row.payload, bytes) else str(row.payload).encode()
+
+
+def _check_number(column: str, value: object, least: int, most: int) -> None:
+    if type(value) is not int:
+        raise UnreadableRow(f"{column} is no integer but a {type(value).__name__}")
+    if not least <= value <= most:
+        raise UnreadableRow(f"{column} is {value}, outside {least} to {most}")
+
+
+def _bytes(column: str, value: object) -> bytes:
+    if type(value) is not bytes:
+        raise UnreadableRow(f"{column} holds no bytes but a {type(value).__name__}")
+    return value
+
+
+def _text(column: str, value: object) -> str:
+    try:
+        return _bytes(column, value).decode()
+    except UnicodeDecodeError as error:
+        raise UnreadableRow(f"{column} is not UTF-8 at byte {error.start}") from None

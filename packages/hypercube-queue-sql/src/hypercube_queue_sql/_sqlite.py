@@ -1,0 +1,405 @@
+"""The SQLite dialect."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import sys
+import time
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import closing, nullcontext
+from datetime import timedelta
+from functools import cache
+from typing import TypeVar
+
+from sqlalchemy import Engine, MetaData
+from sqlalchemy.engine.interfaces import DBAPICursor
+from sqlalchemy.pool import SingletonThreadPool, StaticPool
+
+from hypercube_queue import BackendError, Guarantees, InvalidArgument
+from hypercube_queue.driver import HEADROOM_BYTES, Deadline, PushItem
+from hypercube_queue_sql._delivery import Settled
+from hypercube_queue_sql._fork import ForkGuard
+from hypercube_queue_sql._rows import Row
+from hypercube_queue_sql._shared import Shared, shared_by
+from hypercube_queue_sql._sqlite_connections import (
+    Known,
+    SQLiteConnections,
+    Taken,
+    patiently,
+    plain_cursor,
+    transact,
+)
+from hypercube_queue_sql._statements import load_statements
+from hypercube_queue_sql._tables import LAYOUT_VERSION, Tables, TablesMissing
+from hypercube_queue_sql._wakeups import Wakeups
+from hypercube_queue_sql._within import dbapi_connection, is_sqlalchemy
+
+R = TypeVar("R")
+
+#: UPDATE .. RETURNING.
+_OLDEST = (3, 35, 0)
+#: What a row holds beside payload and extra: four names, the numbers, the record's header.
+_ROW_OVERHEAD_BYTES = 4 * 1024
+#: Later than any moment: what stands before no death.
+_NEVER = ((1 << 63) - 1, (1 << 63) - 1)
+
+
+class SQLiteDialect:
+    """Keeps the promises of `Dialect` on one database file, or in memory.
+
+    All calls of a batch run one by one on a prepared statement: there is no round trip to
+    save, and each row count says what became of the item.
+    """
+
+    poll_seconds = 0.2
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        table: str,
+        schema: str | None,
+        create_tables: bool,
+        operation_timeout: timedelta,
+        owned: bool,
+    ) -> None:
+        if engine.dialect.driver != "pysqlite":
+            raise InvalidArgument(
+                f"the engine speaks to SQLite through {engine.dialect.driver}; it takes an "
+                "engine made from a sqlite:// URL, which uses Python's own sqlite3"
+            )
+        if isinstance(engine.pool, SingletonThreadPool):
+            raise InvalidArgument(
+                "the engine gives each thread an in-memory database of its own; make it with "
+                "poolclass=StaticPool and connect_args={'check_same_thread': False}"
+            )
+        self._engine = engine
+        self._owned = owned
+        self._create = create_tables
+        self._limit = operation_timeout
+        self._tables = Tables(MetaData(), table, schema)
+        names = self._tables.quoted(engine.dialect)
+        self._sql = load_statements("sqlite.sql", **names)
+        self._table = names["messages"]
+        database = engine.url.database
+        self._in_memory = _is_in_memory(engine)
+        self._place = "the in-memory database" if self._in_memory else f"database {database}"
+        self._key: Hashable = id(engine) if self._in_memory else os.path.realpath(database or "")
+        self._guard = ForkGuard(engine.dispose) if owned and not self._in_memory else None
+        self._connect()
+        self.guarantees = Guarantees(
+            durable=not self._in_memory,
+            ordering="fifo",
+            # While the caller has a transaction open on the only connection, a pop cannot look.
+            empty_is_certain=owned or not isinstance(engine.pool, StaticPool),
+            max_message_bytes=_longest_row() - _ROW_OVERHEAD_BYTES - HEADROOM_BYTES,
+        )
+
+    def _connect(self) -> None:
+        """Take what this process shares; nothing is opened yet."""
+        self._shared: Shared = shared_by(self._key)
+        self._connections = SQLiteConnections(
+            self._engine,
+            self._shared,
+            place=self._place,
+            in_memory=self._in_memory,
+            limit=self._limit,
+            guard=self._guard or nullcontext(),
+            prepare=self._prepare,
+        )
+
+    @property
+    def wakeups(self) -> Wakeups:
+        return self._shared.wakeups
+
+    # Transactions
+
+    def create_tables(self) -> None:
+        self._connections.visit(self._create_missing)
+
+    def read(self, work: Callable[[DBAPICursor], R]) -> R:
+        return self._connections.read(work)
+
+    def write(self, work: Callable[[DBAPICursor], R]) -> R:
+        return self._connections.write(work)
+
+    def check_connection(self, connection: object) -> None:
+        if not is_sqlalchemy(connection) and not isinstance(connection, sqlite3.Connection):
+            raise InvalidArgument(
+                "connection is an SQLAlchemy Session or Connection, or an sqlite3.Connection, not "
+                f"{type(connection).__module__}.{type(connection).__qualname__}"
+            )
+
+    def within(self, connection: object, work: Callable[[DBAPICursor], R]) -> R:
+        joined = dbapi_connection(connection) if is_sqlalchemy(connection) else connection
+        if not isinstance(joined, sqlite3.Connection):
+            raise InvalidArgument(
+                f"connection leads to a {type(joined).__module__}.{type(joined).__qualname__}, "
+                "and this queue is on SQLite through sqlite3"
+            )
+        if not joined.in_transaction and _commits_by_itself(joined):
+            raise InvalidArgument(
+                "connection is in autocommit mode with no transaction open, so each message would "
+                "be committed at once: begin a transaction first"
+            )
+
+        def prepared(cursor: DBAPICursor) -> R:
+            self._prepare_within(cursor)
+            return work(cursor)
+
+        return self._connections.within(joined, prepared)
+
+    def _prepare(self, connection: sqlite3.Connection, known: Known, deadline: Deadline) -> None:
+        """Look for the tables on a connection's first use, and create them if asked to."""
+        if self._table in known.tables:
+            return
+        if sqlite3.sqlite_version_info < _OLDEST:
+            raise BackendError(
+                f"SQLite {sqlite3.sqlite_version} is too old: it takes 3.35 or a newer one, which "
+                "comes with the Python of most systems since 2021"
+            )
+        try:
+            version = patiently(deadline, lambda: self._layout(plain_cursor(connection)))
+        except TablesMissing:
+            if not self._create:
+                raise
+            self._create_missing(connection, known, deadline)
+            return
+        if version is None:
+            transact(connection, self._adopt, deadline, self._place)
+        else:
+            self._tables.check_layout(version)
+        known.tables.add(self._table)
+
+    def _prepare_within(self, cursor: DBAPICursor) -> None:
+        """The same in a transaction of the caller's, which may yet be rolled back."""
+        try:
+            version = self._layout(cursor)
+        except TablesMissing:
+            if not self._create:
+                raise
+            self._create_all(cursor)
+            return
+        if version is None:
+            self._adopt(cursor)
+        else:
+            self._tables.check_layout(version)
+
+    def _create_missing(
+        self, connection: sqlite3.Connection, known: Known, deadline: Deadline
+    ) -> None:
+        transact(connection, self._create_all, deadline, self._place)
+        known.tables.add(self._table)
+
+    def _create_all(self, cursor: DBAPICursor) -> None:
+        for statement in self._tables.creation(self._engine.dialect):
+            cursor.execute(statement)
+        version = self._layout(cursor)
+        if version is None:
+            self._adopt(cursor)
+        else:
+            self._tables.check_layout(version)
+
+    def _layout(self, cursor: DBAPICursor) -> int | None:
+        try:
+            [(version,)] = cursor.execute(self._sql["layout"]).fetchall()
+        except sqlite3.OperationalError as error:
+            if "no such table" not in str(error):
+                raise
+            raise self._tables.missing() from error
+        return version  # type: ignore[no-any-return]  # check_layout takes anything
+
+    def _adopt(self, cursor: DBAPICursor) -> None:
+        """Note the layout of tables that were just made, here or by a migration."""
+        cursor.execute(self._sql["set_layout"], (LAYOUT_VERSION,))
+
+    # Lifecycle
+
+    def close(self) -> None:
+        if self._owned:
+            self._engine.dispose()
+
+    @property
+    def in_child(self) -> Callable[[], None] | None:
+        return None if self._in_memory else self._enter_child
+
+    def _enter_child(self) -> None:
+        if self._guard is None:
+            raise BackendError(
+                f"{self._place}: this process was forked, and the queue's engine belongs to its "
+                "parent; make an engine and a queue after the fork"
+            )
+        if self._guard.torn:
+            raise BackendError(
+                f"{self._place}: this process was forked while another thread used the database, "
+                "and SQLite cannot tell the two apart: fork when it is idle, or start a new "
+                "interpreter instead"
+            )
+        self._engine.dispose(close=False)
+        self._connect()
+
+    # Statements
+
+    def next_visible(self, queue_name: str) -> float | None:
+        def look(cursor: DBAPICursor) -> float | None:
+            found = cursor.execute(self._sql["next_visible"], (queue_name.encode(),)).fetchone()
+            if found is None:
+                return None
+            # What is no number is claimed at once, to be set aside.
+            return (found[0] - _now()) / 1_000_000 if isinstance(found[0], int | float) else 0.0
+
+        try:
+            return self._connections.read(look, wait=False)
+        except Taken:
+            return None
+
+    def insert(self, cursor: DBAPICursor, items: Sequence[PushItem]) -> list[PushItem]:
+        insert = self._sql["insert"]
+        now = _now()
+        retained = []
+        for item in items:
+            cursor.execute(
+                insert,
+                (
+                    item.queue_name.encode(),
+                    now + item.delay_us,
+                    item.visibility_us,
+                    item.id.encode(),
+                    item.job_name.encode(),
+                    item.namespace.encode(),
+                    item.extra,
+                    item.payload,
+                ),
+            )
+            if not cursor.rowcount:
+                retained.append(item)
+        return retained
+
+    def claim(
+        self, cursor: DBAPICursor, queue_name: str, limit: int, default_us: int, token: int
+    ) -> list[Row]:
+        values = (_now(), default_us, token, queue_name.encode(), limit)
+        found = cursor.execute(self._sql["claim"], values).fetchall()
+        if found:
+            rows = list(map(Row._make, found))
+            rows.sort(key=_place_in_order)
+            return rows
+        return list(map(Row._make, cursor.execute(self._sql["claim_undated"], values).fetchall()))
+
+    def set_aside(self, cursor: DBAPICursor, faults: Sequence[tuple[int, str]]) -> None:
+        now = _now()
+        cursor.executemany(
+            self._sql["set_aside"], [(now, reason.encode(), seq) for seq, reason in faults]
+        )
+
+    def ack(self, cursor: DBAPICursor, items: Sequence[Settled]) -> list[Settled]:
+        return _settle(cursor, self._sql["ack"], items, lambda _item, _now: ())
+
+    def retry(self, cursor: DBAPICursor, items: Sequence[Settled]) -> list[Settled]:
+        return _settle(
+            cursor,
+            self._sql["retry"],
+            items,
+            lambda item, now: (now + item.delay_us, item.extra, item.payload),
+        )
+
+    def dead_letter(self, cursor: DBAPICursor, items: Sequence[Settled]) -> list[Settled]:
+        return _settle(
+            cursor,
+            self._sql["dead_letter"],
+            items,
+            lambda item, now: (now, item.extra, item.payload),
+        )
+
+    def extend_visibility(
+        self, cursor: DBAPICursor, items: Sequence[Settled], extension_us: int
+    ) -> list[Settled]:
+        return _settle(
+            cursor,
+            self._sql["extend_visibility"],
+            items,
+            lambda _item, now: (now + extension_us,),
+        )
+
+    def release(self, cursor: DBAPICursor, items: Sequence[Settled]) -> list[Settled]:
+        return _settle(cursor, self._sql["release"], items, lambda _item, now: (now,))
+
+    def redrive(self, cursor: DBAPICursor, queue_name: str, count: int) -> int:
+        values = (_now(), queue_name.encode(), min(count, sys.maxsize))
+        cursor.execute(self._sql["redrive"], values)
+        return cursor.rowcount
+
+    def redrive_ids(self, cursor: DBAPICursor, queue_name: str, ids: Sequence[str]) -> int:
+        now = _now()
+        rows = [(now, queue_name.encode(), each.encode()) for each in ids]
+        cursor.executemany(self._sql["redrive_id"], rows)
+        return cursor.rowcount
+
+    def forget(self, cursor: DBAPICursor, queue_name: str, ids: Sequence[str]) -> int:
+        rows = [(queue_name.encode(), each.encode()) for each in ids]
+        cursor.executemany(self._sql["forget"], rows)
+        return cursor.rowcount
+
+    def dead_letters(
+        self, cursor: DBAPICursor, queue_name: str, limit: int, before: tuple[int, int] | None
+    ) -> list[Row]:
+        values = (queue_name.encode(), *(before or _NEVER), limit)
+        return list(map(Row._make, cursor.execute(self._sql["dead_letters"], values).fetchall()))
+
+    def queues(self, cursor: DBAPICursor) -> list[bytes]:
+        return [name for (name,) in cursor.execute(self._sql["queues"]).fetchall()]
+
+    def stats(self, cursor: DBAPICursor, queue_name: str) -> tuple[int, int, int, int]:
+        values = (queue_name.encode(), _now())
+        [(ready, delayed, in_flight, dead)] = cursor.execute(self._sql["stats"], values).fetchall()
+        return ready, delayed, in_flight, dead
+
+
+def _settle(
+    cursor: DBAPICursor,
+    statement: str,
+    items: Sequence[Settled],
+    values: Callable[[Settled, int], tuple[object, ...]],
+) -> list[Settled]:
+    """Run a settlement for each item; return those that do not own their messages."""
+    now = _now()
+    stale = []
+    for item in items:
+        delivery = item.delivery
+        cursor.execute(statement, (*values(item, now), delivery.seq, delivery.token, now))
+        if not cursor.rowcount:
+            stale.append(item)
+    return stale
+
+
+def _now() -> int:
+    """The clock of SQLite is the machine's, and is shared by all processes on the file."""
+    return time.time_ns() // 1000
+
+
+def _place_in_order(row: Row) -> tuple[int, int]:
+    return row.visible_at, row.seq
+
+
+def _commits_by_itself(connection: sqlite3.Connection) -> bool:
+    if sys.version_info >= (3, 12) and isinstance(connection.autocommit, bool):
+        return connection.autocommit
+    return connection.isolation_level is None
+
+
+def _is_in_memory(engine: Engine) -> bool:
+    url = engine.url
+    return (
+        not url.database
+        or ":memory:" in url.database
+        or url.query.get("mode") == "memory"
+        or url.query.get("vfs") == "memdb"
+    )
+
+
+@cache
+def _longest_row() -> int:
+    """The most bytes that this build of SQLite stores in a row; usually a thousand million."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        return connection.getlimit(sqlite3.SQLITE_LIMIT_LENGTH)

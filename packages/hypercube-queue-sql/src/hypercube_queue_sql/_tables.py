@@ -1,0 +1,138 @@
+"""The tables, their names and the version of their layout."""
+
+from __future__ import annotations
+
+import re
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    SmallInteger,
+    Table,
+    UniqueConstraint,
+)
+from sqlalchemy.engine import Dialect
+from sqlalchemy.schema import CreateIndex, CreateTable, DDLElement
+
+from hypercube_queue import BackendError, InvalidArgument
+from hypercube_queue.driver import shown
+
+#: Where messages are kept unless a queue is told otherwise.
+DEFAULT_TABLE = "hypercube_messages"
+#: Changes with every change of the tables; a database with a newer one is refused.
+LAYOUT_VERSION = 1
+
+#: 40 characters leave room for what the names of indexes add, within PostgreSQL's 63.
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}")
+
+
+def metadata(
+    *, table: str = DEFAULT_TABLE, schema: str | None = None, into: MetaData | None = None
+) -> MetaData:
+    """The tables of a queue, for a migration tool such as Alembic.
+
+    `table` and `schema` are what the queue is constructed with. They are added to `into`, or
+    come in a MetaData of their own. Raises InvalidArgument for a name that is no plain
+    identifier.
+    """
+    target = MetaData() if into is None else into
+    Tables(target, table, schema)
+    return target
+
+
+class TablesMissing(BackendError):
+    """The tables are not there, and nobody has asked to create them."""
+
+
+class Tables:
+    """The two tables under the names of one queue object."""
+
+    def __init__(self, target: MetaData, table: str, schema: str | None) -> None:
+        name = checked_identifier("table", table)
+        if schema is not None:
+            checked_identifier("schema", schema)
+        # Small columns come first: to read what stands behind a large payload, SQLite walks
+        # through all of it.
+        self.messages = Table(
+            name,
+            target,
+            # Never used twice, as a stale delivery must not meet a newer message.
+            Column("seq", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+            Column("state", SmallInteger, nullable=False),
+            Column("visible_at", BigInteger, nullable=False),
+            Column("place", BigInteger),
+            Column("token", BigInteger),
+            Column("attempt", BigInteger, nullable=False),
+            Column("visibility_us", BigInteger),
+            # Names are bytes, because databases fold, pad and normalise texts.
+            Column("queue_name", LargeBinary, nullable=False),
+            Column("id", LargeBinary, nullable=False),
+            Column("job_name", LargeBinary, nullable=False),
+            Column("namespace", LargeBinary, nullable=False),
+            Column("reason", LargeBinary),
+            Column("extra", LargeBinary, nullable=False),
+            Column("payload", LargeBinary, nullable=False),
+            UniqueConstraint("queue_name", "id", name=f"uq_{name}_id"),
+            Index(f"ix_{name}_visible", "queue_name", "state", "visible_at"),
+            schema=schema,
+            sqlite_autoincrement=True,
+        )
+        self.layout = Table(
+            f"{name}_layout",
+            target,
+            Column("version", Integer, primary_key=True, autoincrement=False),
+            schema=schema,
+        )
+
+    def quoted(self, dialect: Dialect) -> dict[str, str]:
+        """The names as statements need them."""
+        prepare = dialect.identifier_preparer
+        return {
+            "messages": prepare.format_table(self.messages),
+            "layout": prepare.format_table(self.layout),
+        }
+
+    def creation(self, dialect: Dialect) -> list[str]:
+        """The statements that create what is missing."""
+        statements: list[DDLElement] = [
+            CreateTable(self.messages, if_not_exists=True),
+            CreateTable(self.layout, if_not_exists=True),
+            *(CreateIndex(index, if_not_exists=True) for index in self.messages.indexes),
+        ]
+        return [str(statement.compile(dialect=dialect)) for statement in statements]
+
+    def check_layout(self, version: object) -> None:
+        """Raise BackendError if the tables have another layout than this release."""
+        if version == LAYOUT_VERSION:
+            return
+        raise BackendError(
+            f"table {self.messages.fullname} has layout {shown(version)}, and this release of "
+            f"hypercube-queue-sql knows layout {LAYOUT_VERSION}: install the release that "
+            "migrated it, or a newer one"
+        )
+
+    def missing(self) -> TablesMissing:
+        """What to raise where the tables are not there."""
+        return TablesMissing(
+            f"table {self.messages.fullname} or {self.layout.fullname} does not exist: call "
+            "create_tables() once, open the queue with create_tables=true, or run the migration "
+            "that makes them"
+        )
+
+
+def checked_identifier(option: str, value: object) -> str:
+    """`value` if it can name a table without quoting on any database."""
+    if (
+        not isinstance(value, str)
+        or not _IDENTIFIER.fullmatch(value)
+        or value.lower().startswith("sqlite_")
+    ):
+        raise InvalidArgument(
+            f"{option} is {shown(value)}; it takes up to 40 ASCII letters, digits and "
+            "underscores, no digit first, and not sqlite_ in front"
+        )
+    return value
