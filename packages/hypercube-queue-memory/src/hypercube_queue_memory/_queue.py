@@ -164,7 +164,14 @@ class MemoryQueue:
 
     def extend_visibility(self, extension: timedelta, *messages: Message) -> None:
         with self._gate:
-            batch = self._settlement("extend_visibility", messages, extension=extension)
+            batch = SettlementBatch(
+                "extend_visibility",
+                messages,
+                MemoryDelivery,
+                self,
+                _GUARANTEES,
+                extension=extension,
+            )
             with self._owned(batch) as owned:
                 for item, lane, now in owned:
                     lane.extend(item.delivery.entry, now + to_microseconds(extension))
@@ -261,7 +268,6 @@ class MemoryQueue:
         *,
         contents: bool = False,
         delay: bool = False,
-        extension: timedelta | None = None,
     ) -> SettlementBatch[MemoryDelivery]:
         return SettlementBatch(
             operation,
@@ -271,7 +277,6 @@ class MemoryQueue:
             _GUARANTEES,
             contents=contents,
             delay=delay,
-            extension=extension,
         )
 
     @contextmanager

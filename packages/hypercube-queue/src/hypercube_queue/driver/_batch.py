@@ -43,6 +43,9 @@ from hypercube_queue.driver._time import to_microseconds
 
 D = TypeVar("D", bound=Delivery)
 
+#: None is what a caller may have passed by mistake, and must be told about.
+_NO_EXTENSION = object()
+
 
 class Indexed(Protocol):
     """An item that knows its position in the caller's arguments."""
@@ -223,7 +226,7 @@ class SettlementBatch(Failures, Generic[D]):
         *,
         contents: bool = False,
         delay: bool = False,
-        extension: timedelta | None = None,
+        extension: object = _NO_EXTENSION,
     ) -> None:
         super().__init__(operation, messages)
         self.items = []
@@ -251,7 +254,7 @@ class SettlementBatch(Failures, Generic[D]):
                 delay_us = 0
                 if delay:
                     delay_us = to_microseconds(checked_delay(message.delay, guarantees.max_delay))
-                if extension is not None:
+                if extension is not _NO_EXTENSION:
                     _check_extension(extension, delivery, guarantees)
             except QueueError as error:
                 self.fail_at(index, error)
@@ -270,9 +273,9 @@ class SettlementBatch(Failures, Generic[D]):
         )
 
 
-def _check_extension(extension: timedelta, delivery: Delivery, guarantees: Guarantees) -> None:
-    checked_visibility(extension, field="extension")
-    left = guarantees.max_visibility - delivery.held_for()
+def _check_extension(value: object, delivery: Delivery, guarantees: Guarantees) -> None:
+    extension = checked_visibility(value, field="extension")
+    left = max(timedelta(0), guarantees.max_visibility - delivery.held_for())
     if extension > left:
         raise InvalidArgument(
             f"extension is {extension}; this backend lets a delivery be held for at most "

@@ -1,0 +1,1 @@
+"""The tests, in groups by subject, in the order of the contract."""

@@ -1,0 +1,39 @@
+"""Any order of calls, compared with a model of the contract."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from hypercube_queue_conformance._machine import machine_for
+from hypercube_queue_conformance._marks import rule, when
+from hypercube_queue_conformance._trial import Trial
+
+#: How many random runs there are unless --conformance-examples says otherwise.
+_DEFAULT_EXAMPLES = 25
+
+
+class ModelComparison:
+    @rule("MODEL-1")
+    @when(exclusive_delivery=True, empty_is_certain=True)
+    def test_model_1_whatever_the_order_of_calls_the_model_agrees(
+        self, trial: Trial, pytestconfig: pytest.Config
+    ) -> None:
+        """Random pushes, pops, settlements, stale ones too, redrives, through two objects.
+
+        Without --conformance-examples the runs are the same each time; with it, the number
+        of runs is as given and each time they are others.
+        """
+        examples = pytestconfig.getoption("--conformance-examples")
+        run_state_machine_as_test(
+            machine_for(lambda: Trial(type(trial.harness)())),
+            settings=settings(
+                max_examples=examples or _DEFAULT_EXAMPLES,
+                stateful_step_count=40,
+                derandomize=not examples,
+                deadline=None,
+                database=None,
+                suppress_health_check=list(HealthCheck),
+            ),
+        )

@@ -1,0 +1,138 @@
+"""What the author of a driver implements so that the suite can drive it."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import ClassVar, NoReturn
+
+from hypercube_queue import CAPABILITIES, Guarantees, Queue, TransactionalPusher
+
+
+@dataclass(frozen=True, slots=True)
+class Unavailable:
+    """Stands in the place of a hook that a harness cannot offer, and says why.
+
+        restart = Unavailable("a process-local store has no backend to restart")
+
+    The tests that need the hook are left out, and the report lists them with the reason.
+    """
+
+    reason: str
+
+    def __post_init__(self) -> None:
+        if not self.reason.strip():
+            raise ValueError("say why the hook is unavailable; the report prints it")
+
+    def __call__(self, *args: object) -> NoReturn:
+        raise TypeError(f"this hook is unavailable: {self.reason}")
+
+
+@dataclass(frozen=True, slots=True)
+class Borrowed:
+    """A queue over a client that stays the caller's, and a check that the client works."""
+
+    queue: Queue
+    client_works: Callable[[], bool]
+
+
+class Harness(ABC):
+    """One namespace of a backend that nobody else uses: the suite makes a new one per test.
+
+    A subclass declares what the driver promises, opens queues, and offers each hook of
+    `HOOKS`, as a method or as `Unavailable`. It is made without arguments.
+    """
+
+    #: What the driver object promises. The suite compares it with the driver's own.
+    guarantees: ClassVar[Guarantees]
+    #: The capabilities of the driver: members of `hypercube_queue.CAPABILITIES`.
+    capabilities: ClassVar[frozenset[type]]
+    #: How much slower than a local store the backend is: short leases and all patience of the
+    #: suite are multiplied by it.
+    pace: ClassVar[float] = 1.0
+    #: How many messages stand behind a pop that must stay fast (POP-9).
+    backlog: ClassVar[int] = 10_000
+    #: `advance` moves a clock that stands still otherwise.
+    injected_clock: ClassVar[bool] = False
+
+    #: Stop the backend and start it again with its data, as an operator would (LIFE-2).
+    restart: Callable[[], None] | Unavailable
+    #: Something picklable that another process calls to open a queue on this namespace, such
+    #: as `functools.partial(open_queue, url)`. What it opens has a client of its own.
+    opener: Callable[[], Callable[[], Queue]] | Unavailable
+    #: A URL for `open_queue` that leads to this namespace (LIFE-3).
+    url: Callable[[], str] | Unavailable
+    #: A queue over a client of the caller's (LIFE-1, LIFE-4).
+    borrow: Callable[[], Borrowed] | Unavailable
+    #: A queue whose backend does not answer, with an `operation_timeout` of a few seconds
+    #: (ERR-4, ERR-5).
+    open_unreachable: Callable[[], Queue] | Unavailable
+    #: Store something in this queue, ready, that no release of the driver can read; return the
+    #: bytes that a DeadLetter shows as `raw` (POP-8).
+    insert_unreadable: Callable[[str], bytes] | Unavailable
+    #: A context manager that gives a connection in a transaction, commits at its end and
+    #: rolls back when an exception leaves it. Two of them may be open in two threads where
+    #: there is an `opener`.
+    transaction: Callable[[], AbstractContextManager[object]] | Unavailable = Unavailable(
+        "the driver declares no TransactionalPusher"
+    )
+
+    @abstractmethod
+    def open(self, **options: timedelta) -> Queue:
+        """A new driver object on this namespace, as another process would open one.
+
+        `options` are `poll_timeout` and `visibility_timeout`, where they differ from the
+        driver's defaults. The suite closes it.
+        """
+
+    def close(self) -> None:  # noqa: B027 - most namespaces have something to remove, not all
+        """Remove the namespace. All queues are closed by now."""
+
+    def advance(self, duration: timedelta) -> None:
+        """Let time pass for the backend."""
+        time.sleep(duration.total_seconds())
+
+    @classmethod
+    def missing(cls, hook: str) -> str | None:
+        """Why the harness has no such hook, or None if it has it."""
+        offered = getattr(cls, hook)
+        return offered.reason if isinstance(offered, Unavailable) else None
+
+    @classmethod
+    def mistakes(cls) -> list[str]:
+        """What is wrong with the declaration itself, before anything runs."""
+        found = []
+        if not isinstance(getattr(cls, "guarantees", None), Guarantees):
+            found.append("guarantees is not declared: set it to a Guarantees object")
+        declared = getattr(cls, "capabilities", None)
+        if not isinstance(declared, frozenset):
+            found.append("capabilities is not declared: set it to a frozenset, empty if none")
+            declared = frozenset()
+        if foreign := [each for each in declared if each not in CAPABILITIES]:
+            found.append(f"capabilities names {foreign!r}; see hypercube_queue.CAPABILITIES")
+        found += [
+            f"{hook} is neither a method nor Unavailable('why')"
+            for hook in HOOKS
+            if not hasattr(cls, hook)
+        ]
+        if TransactionalPusher in declared and cls.missing("transaction"):
+            found.append("a TransactionalPusher is declared, so transaction must be a method")
+        if cls.pace < 1:
+            found.append(f"pace is {cls.pace}; it is at least 1")
+        return found
+
+
+#: What a harness offers or declares to be Unavailable.
+HOOKS = (
+    "restart",
+    "opener",
+    "url",
+    "borrow",
+    "open_unreachable",
+    "insert_unreadable",
+    "transaction",
+)
