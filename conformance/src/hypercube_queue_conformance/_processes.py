@@ -45,17 +45,18 @@ def told(connection: Connection) -> Any:
     return connection.recv()
 
 
-def pop_and_ack(
-    connection: Connection, opener: Opener, queue_name: str, patience: timedelta
-) -> None:
-    """Take and acknowledge what there is, until nothing comes; tell which ids."""
+def pop_and_ack(connection: Connection, opener: Opener, queue_name: str) -> None:
+    """Take and acknowledge what comes, until told to stop and nothing is left; tell the ids."""
     settled: list[str] = []
     with opener() as queue:
         connection.send("ready")
         connection.recv()
-        while deliveries := queue.pop(queue_name, 7, wait=patience):
+        while True:
+            deliveries = queue.pop(queue_name, 7, wait=timedelta(milliseconds=100))
             queue.ack(*deliveries)
             settled += [each.id for each in deliveries]
+            if not deliveries and connection.poll():
+                break
     connection.send(settled)
 
 

@@ -113,10 +113,7 @@ class Concurrency:
         opener = trial.harness.opener()
         trial.queue.push(*(Message(QUEUE, id=str(n)) for n in range(150)))
         with ExitStack() as stack:
-            workers = [
-                stack.enter_context(child(pop_and_ack, opener, QUEUE, trial.patience / 4))
-                for _ in range(3)
-            ]
+            workers = [stack.enter_context(child(pop_and_ack, opener, QUEUE)) for _ in range(3)]
             producers = [
                 stack.enter_context(child(push_numbers, opener, QUEUE, range(start, start + 75)))
                 for start in (150, 225)
@@ -125,6 +122,8 @@ class Concurrency:
             for process in (*producers, *workers):
                 process.send("go")
             assert [told(producer) for producer in producers] == ["pushed"] * 2
+            for worker in workers:
+                worker.send("stop")
             counts = Counter(id for worker in workers for id in told(worker))
         assert set(counts) == {str(n) for n in range(300)}
         if trial.guarantees.exclusive_delivery:

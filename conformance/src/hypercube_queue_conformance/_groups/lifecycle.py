@@ -40,6 +40,23 @@ class Lifecycle:
         queue.close()
 
     @rule("LIFE-1")
+    @pytest.mark.parametrize(
+        ("option", "bad"),
+        [
+            ("poll_timeout", timedelta(microseconds=-1)),
+            ("visibility_timeout", NOTHING),
+            ("visibility_timeout", timedelta(seconds=-1)),
+        ],
+        ids=str,
+    )
+    def test_life_1_a_bad_option_is_refused_by_name(
+        self, trial: Trial, option: str, bad: timedelta
+    ) -> None:
+        """InvalidArgument that says which option it is, when the object is made."""
+        with pytest.raises(InvalidArgument, match=option):
+            trial.open(**{option: bad})
+
+    @rule("LIFE-1")
     def test_life_1_a_closed_queue_refuses_every_call(self, trial: Trial) -> None:
         """QueueClosed from every operation and capability, even with an empty batch."""
         queue = trial.open()

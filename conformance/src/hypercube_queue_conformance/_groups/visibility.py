@@ -13,6 +13,12 @@ from hypercube_queue_conformance._values import BAD_DURATIONS
 
 
 class Visibility:
+    @rule("EXT-1", "CAP-1")
+    @needs(VisibilityExtender)
+    def test_ext_1_the_default_lease_can_be_asked_for(self, trial: Trial) -> None:
+        """Who keeps deliveries knows when to extend those that name no time of their own."""
+        assert trial.offers(VisibilityExtender, trial.hasty).visibility_timeout == trial.lease
+
     @rule("EXT-1")
     @needs(VisibilityExtender)
     def test_ext_1_an_extended_delivery_outlives_its_first_lease(self, trial: Trial) -> None:

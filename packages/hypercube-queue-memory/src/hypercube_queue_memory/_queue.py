@@ -19,6 +19,7 @@ from hypercube_queue.driver import (
     SettlementItem,
     checked_count,
     checked_name,
+    checked_poll_timeout,
     checked_queue_name,
     checked_visibility,
     checked_wait,
@@ -55,7 +56,7 @@ class MemoryQueue:
         visibility_timeout: timedelta = timedelta(seconds=30),
     ) -> None:
         self._store = MemoryStore() if store is None else store
-        self._poll_timeout = checked_wait(poll_timeout, poll_timeout)
+        self._poll_timeout = checked_poll_timeout(poll_timeout)
         self._visibility_us = to_microseconds(checked_visibility(visibility_timeout))
         self._gate = Gate("memory queue")
 

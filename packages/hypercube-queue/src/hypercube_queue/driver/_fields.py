@@ -105,10 +105,19 @@ def checked_wait(value: object, default: timedelta) -> timedelta:
     """How long a pop waits: `value`, or `default` for None."""
     if value is None:
         return default
+    return _checked_patience("wait", value, "a timedelta or None")
+
+
+def checked_poll_timeout(value: object) -> timedelta:
+    """How long the pops of a driver object wait by default."""
+    return _checked_patience("poll_timeout", value, "a timedelta")
+
+
+def _checked_patience(field: str, value: object, expected: str) -> timedelta:
     if not isinstance(value, timedelta):
-        raise InvalidArgument(f"wait is a timedelta or None, not {type(value).__name__}")
+        raise InvalidArgument(f"{field} is {expected}, not {type(value).__name__}")
     if value < _NOTHING:
-        raise InvalidArgument(f"wait is {value}; it cannot be negative, zero checks once")
+        raise InvalidArgument(f"{field} is {value}; it cannot be negative, zero checks once")
     return min(value, MAX_DURATION)
 
 
