@@ -98,6 +98,7 @@ def _similar_file(missing: Path) -> str:
 
 
 def _similar(name: str, names: list[str], mark: str) -> str:
-    by_folded = {other.casefold(): other for other in names}
+    # What cannot be printed cannot have been meant.
+    by_folded = {other.casefold(): other for other in names if other.isprintable()}
     near = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=0.8)
     return f" (is it {mark}{by_folded[near[0]]}?)" if near else ""
