@@ -134,7 +134,8 @@ class AsyncQueue:
         else:
             return  # the lease brings them back
         # This callback may run on the event loop's thread, which must not wait.
-        self._calls.submit(_ignoring_queue_errors, give_back, *deliveries)
+        with contextlib.suppress(RuntimeError):  # closed a moment ago
+            self._calls.submit(_ignoring_queue_errors, give_back, *deliveries)
 
 
 def _ignoring_queue_errors(give_back: Callable[..., None], *deliveries: Message) -> None:

@@ -18,11 +18,9 @@ unless it is a `BackendError` whose `outcome_unknown` is set.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
 
-if TYPE_CHECKING:
-    from hypercube_queue._message import Message
+from hypercube_queue._message import Message
 
 
 class QueueError(Exception):
@@ -119,7 +117,14 @@ class BatchError(QueueError, ExceptionGroup[QueueError]):
         return f"{self.message}: {'; '.join(shown)}"
 
     def __reduce__(self) -> tuple[type[BatchError], tuple[str, tuple[ItemFailure, ...]]]:
-        return type(self), (self.message, self.failed)
+        return type(self), (self.message, tuple(map(_without_delivery, self.failed)))
+
+
+def _without_delivery(failure: ItemFailure) -> ItemFailure:
+    """The failure as another process may have it: a delivery means nothing there."""
+    if not isinstance(failure.message, Message):
+        return failure
+    return replace(failure, message=replace(failure.message, driver_data=None))
 
 
 #: Enough to recognise the trouble; a batch of 10,000 must not fill a log line.

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 from hypercube_queue._errors import InvalidArgument, QueueError
 from hypercube_queue._queue import Queue
 
 #: Drivers register `scheme = "module:from_url"` here; from_url takes the whole URL.
 ENTRY_POINT_GROUP = "hypercube.drivers"
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 
 #: What to install for a scheme that no installed driver offers.
 _DISTRIBUTIONS = {
@@ -35,14 +39,7 @@ def open_queue(url: str) -> Queue:
     up by the part before the plus. Raises `InvalidArgument` for an unknown scheme, which
     says what to install, and for an option or value that the driver does not know.
     """
-    if not isinstance(url, str):
-        raise InvalidArgument(
-            f"a queue URL is a str such as 'sqlite:///jobs.db', not {type(url).__name__}"
-        )
-    scheme, separator, _ = url.partition("://")
-    if not separator or not scheme:
-        # The text may hold a password even where it is no URL, so none of it is shown.
-        raise InvalidArgument("a queue URL starts with a scheme, such as 'sqlite:///jobs.db'")
+    scheme = scheme_of(url)
     from importlib.metadata import entry_points  # slow to import, and used here only
 
     base = scheme.partition("+")[0]
@@ -62,6 +59,19 @@ def open_queue(url: str) -> Queue:
                 raise QueueError(f"{point.value} of the scheme '{candidate}' returned no queue")
             return queue
     raise InvalidArgument(f"no installed driver offers the scheme '{scheme}': {_remedy(base)}")
+
+
+def scheme_of(url: object) -> str:
+    """The scheme of a queue URL, in lower case; InvalidArgument if there is none."""
+    if not isinstance(url, str):
+        raise InvalidArgument(
+            f"a queue URL is a str such as 'sqlite:///jobs.db', not {type(url).__name__}"
+        )
+    scheme, separator, _ = url.partition("://")
+    if not separator or not _SCHEME.fullmatch(scheme):
+        # The text may hold a password even where it is no URL, so none of it is shown.
+        raise InvalidArgument("a queue URL starts with a scheme, such as 'sqlite:///jobs.db'")
+    return scheme.lower()
 
 
 def _remedy(base: str) -> str:

@@ -48,9 +48,9 @@ class Gate:
 
     def __enter__(self) -> None:
         with self._changed:
+            self.check()
             if self._inherited:
                 self._enter_in_child()
-            self.check()
             self._inside += 1
 
     def __exit__(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from typing import TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from hypercube_queue._errors import InvalidArgument
+from hypercube_queue._open import scheme_of
 from hypercube_queue.driver._fields import shown
 
 T = TypeVar("T")
@@ -17,23 +19,26 @@ V = TypeVar("V")
 
 _TRUE = frozenset({"true", "1", "yes", "on"})
 _FALSE = frozenset({"false", "0", "no", "off"})
+_OPTION = re.compile(r"[A-Za-z0-9_.-]+")
 
 
 class QueueURL:
     """A queue URL in its parts, percent-escapes decoded. Its repr hides the password."""
 
     def __init__(self, url: str) -> None:
+        self.scheme = scheme_of(url)
         try:
             parts = urlsplit(url)
             self.port = parts.port
-        except ValueError as error:
-            # The parser's text can quote the part with the password.
-            scheme = url.partition("://")[0]
+        except ValueError:
+            parts = None
+        if parts is None:
+            # Not within the handler above: the parser's text can quote the part with the
+            # password, and it would go along as the context of this error.
             raise InvalidArgument(
-                f"the {scheme} URL cannot be parsed: is its port a number, and are '@', '/' and "
-                "'#' in its password escaped?"
-            ) from _without_text(error)
-        self.scheme = parts.scheme
+                f"the {self.scheme} URL cannot be parsed: is its port a number, and are '@', '/' "
+                "and '#' in its password escaped?"
+            )
         self.username = None if parts.username is None else unquote(parts.username)
         self.password = None if parts.password is None else unquote(parts.password)
         self.hostname = None if parts.hostname is None else unquote(parts.hostname)
@@ -41,16 +46,18 @@ class QueueURL:
         self.path = unquote(parts.path)
         if parts.fragment:
             raise InvalidArgument(
-                f"the {parts.scheme} URL has a part after '#', which means nothing here; write "
+                f"the {self.scheme} URL has a part after '#', which means nothing here; write "
                 "a '#' that belongs to a value as %23"
             )
-        self.options = URLOptions(parts.scheme, parts.query)
+        self.options = URLOptions(self.scheme, parts.query)
 
     def __repr__(self) -> str:
         user = "" if self.username is None else f"{self.username}@"
         host = self.hostname or ""
         port = "" if self.port is None else f":{self.port}"
-        return f"{self.scheme}://{user}{host}{port}{self.path}"
+        # A '/' in a password that was not escaped makes the rest of it a path.
+        path = "/..." if "@" in self.path else self.path
+        return f"{self.scheme}://{user}{host}{port}{path}"
 
 
 class URLOptions:
@@ -64,6 +71,12 @@ class URLOptions:
         self._values: dict[str, str] = {}
         self._known: list[str] = []
         for name, value in parse_qsl(query, keep_blank_values=True):
+            if not _OPTION.fullmatch(name):
+                # Not shown: it can be the rest of a password with a '?' or an '&' in it.
+                raise InvalidArgument(
+                    f"the {scheme} URL has an option whose name is no word; is a '?' or an '&' in "
+                    "its password or in a value not escaped?"
+                )
             if name in self._values:
                 raise InvalidArgument(f"option '{name}' is in the {scheme} URL twice")
             self._values[name] = value
@@ -139,7 +152,3 @@ def _seconds(value: str) -> timedelta:
         return timedelta(seconds=seconds)
     except OverflowError:
         raise ValueError from None
-
-
-def _without_text(error: ValueError) -> ValueError:
-    return type(error)("(its text is withheld: it may contain the password)")

@@ -1,0 +1,100 @@
+"""The binary form for brokers that store one blob."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hypercube_queue.driver import (
+    MAX_ENVELOPE_OVERHEAD_BYTES,
+    Envelope,
+    UnreadableEnvelope,
+    decode_envelope,
+    encode_envelope,
+)
+
+_NAMES = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=63)
+_ENVELOPES = st.builds(
+    Envelope,
+    queue_name=_NAMES,
+    id=_NAMES,
+    payload=st.binary(),
+    extra=st.binary(),
+    job_name=_NAMES,
+    namespace=_NAMES,
+    visibility_us=st.none() | st.integers(0, 2**63 - 1),
+    attempt_base=st.integers(0, 2**32 - 1),
+)
+_SAMPLE = Envelope("q", "m1", b"payload", b"extra", "job", "ns", 30_000_000, 2)
+
+
+@given(_ENVELOPES)
+def test_every_field_survives_the_way_there_and_back(envelope: Envelope) -> None:
+    """Exactly (OWN-3)."""
+    assert decode_envelope(encode_envelope(envelope)) == envelope
+
+
+def test_the_format_of_version_1_never_changes() -> None:
+    """Messages of the last release lie in somebody's broker."""
+    assert encode_envelope(_SAMPLE).hex(" ", 1) == (
+        "48 51 01 00 00 00 02 00 00 00 00 01 c9 c3 80 00 01 00 02 00 03 00 02 00 00 00 05 "
+        "71 6d 31 6a 6f 62 6e 73 65 78 74 72 61 70 61 79 6c 6f 61 64"
+    )
+
+
+def test_what_an_envelope_adds_is_bounded() -> None:
+    """Four names of 255 bytes and the header are all there is."""
+    longest = Envelope(*["x" * 255] * 2, b"12", b"345", *["x" * 255] * 2, None)
+
+    assert len(encode_envelope(longest)) == MAX_ENVELOPE_OVERHEAD_BYTES + 5
+
+
+@pytest.mark.parametrize("length", range(len(encode_envelope(_SAMPLE)) - len(b"payload")))
+def test_an_envelope_cut_off_before_its_payload_is_unreadable(length: int) -> None:
+    """Wherever the cut is."""
+    with pytest.raises(UnreadableEnvelope, match=r"cut off after|do not start like an envelope"):
+        decode_envelope(encode_envelope(_SAMPLE)[:length])
+
+
+@pytest.mark.parametrize("version", [0, 2, 255])
+def test_a_version_from_the_future_is_named(version: int) -> None:
+    """With the remedy, whatever follows it."""
+    blob = bytearray(encode_envelope(_SAMPLE))
+    blob[2] = version
+
+    with pytest.raises(UnreadableEnvelope, match=f"version {version}, and this release reads"):
+        decode_envelope(bytes(blob))
+
+
+@pytest.mark.parametrize("blob", [b"", b"H", b"{}", b'{"job": 1}' * 10, b"\x00" * 100])
+def test_foreign_bytes_are_unreadable(blob: bytes) -> None:
+    """Another producer's message is told from ours by its start."""
+    with pytest.raises(UnreadableEnvelope, match="do not start like an envelope"):
+        decode_envelope(blob)
+
+
+def test_a_name_that_is_not_utf_8_is_unreadable() -> None:
+    """It could not be shown, nor sent back."""
+    blob = encode_envelope(_SAMPLE).replace(b"job", b"j\xffb")
+
+    with pytest.raises(UnreadableEnvelope, match="not UTF-8"):
+        decode_envelope(blob)
+
+
+@given(st.binary(max_size=80))
+def test_any_bytes_are_an_envelope_or_unreadable(noise: bytes) -> None:
+    """No other error comes out, so one broken message cannot stop a queue (POP-8)."""
+    for blob in (noise, b"HQ\x01" + noise):
+        with contextlib.suppress(UnreadableEnvelope):
+            decode_envelope(blob)
+
+
+def test_an_unreadable_envelope_shows_nothing_of_itself() -> None:
+    """It may hold a payload (ERR-6)."""
+    for blob in (b"secret", encode_envelope(_SAMPLE)[:3] + b"secret", b"HQ\x09secret" * 9):
+        with pytest.raises(UnreadableEnvelope) as caught:
+            decode_envelope(blob)
+        assert "secret" not in str(caught.value)
