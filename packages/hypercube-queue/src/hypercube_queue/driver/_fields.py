@@ -17,26 +17,24 @@ MAX_POP = 10_000
 _NOTHING = timedelta(0)
 #: Unicode category Cc is exactly these; surrogates are never part of a valid text.
 _FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-#: A character has at most four bytes in UTF-8.
-_SURELY_SHORT = MAX_NAME_BYTES // 4
 
 
 def checked_name(field: str, value: object, *, may_be_empty: bool) -> str:
     """`value` as a plain str if it is a *name*; `field` is what the error calls it."""
-    if not isinstance(value, str):
+    if type(value) is str and value.isascii() and value.isprintable():
+        if len(value) <= MAX_NAME_BYTES and (value or may_be_empty):
+            return value  # nearly every name is one of these
+    elif not isinstance(value, str):
         raise InvalidArgument(f"{field} is a str, not {type(value).__name__}")
-    if type(value) is not str:
-        value = str.__str__(value)  # what an enumeration of names holds, not its label
-    if not value:
-        if may_be_empty:
-            return value
+    value = str.__str__(value)  # what an enumeration of names holds, not its label
+    if not value and not may_be_empty:
         raise InvalidArgument(f"{field} is empty; give it a name")
-    if not (value.isascii() and value.isprintable()) and (bad := _FORBIDDEN.search(value)):
+    if bad := _FORBIDDEN.search(value):
         raise InvalidArgument(
             f"{field} {shown(value)} has the character U+{ord(bad[0]):04X} at position "
             f"{bad.start()}; control characters and lone surrogates are not allowed in names"
         )
-    if len(value) > _SURELY_SHORT and (size := len(value.encode())) > MAX_NAME_BYTES:
+    if (size := len(value.encode())) > MAX_NAME_BYTES:
         raise InvalidArgument(
             f"{field} {shown(value)} has {size} bytes in UTF-8; a name has at most {MAX_NAME_BYTES}"
         )
