@@ -65,6 +65,8 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 CONCURRENCY = 8
 #: How long a file waits when a check was killed in the middle of it.
 LEASE = timedelta(seconds=5)
+#: How long the worker waits for a job at a time, and so what the end may take.
+SLEEP = timedelta(milliseconds=200)
 #: How often the state of things is looked at.
 LOOK_EVERY_S = 0.1
 
@@ -197,7 +199,7 @@ def forget_dead(jobs: Jobs, run: Run) -> None:
 
 def work(jobs: Jobs, run: Run, report: Report) -> None:
     """Check files until none is left, or until Ctrl-C."""
-    worker = Worker(jobs, queues=[run.queue], concurrency=CONCURRENCY)
+    worker = Worker(jobs, queues=[run.queue], concurrency=CONCURRENCY, sleep=SLEEP)
     with ThreadPoolExecutor(1) as pool, report.progress(run.files) as show:
         working = pool.submit(worker.run)
         try:
