@@ -10,11 +10,12 @@ from __future__ import annotations
 import argparse
 import platform
 
+from rich.console import Console
+from rich.table import Table
+
 from backends import BACKENDS
 from measures import Figure, measure
 from peers import PEERS
-from rich.console import Console
-from rich.table import Table
 
 
 def main() -> None:

@@ -13,10 +13,9 @@ from datetime import timedelta
 from pathlib import Path
 
 from backends import Backend
-from raw import PAYLOAD, Raw
-
 from hypercube_jobs import Jobs, Worker
 from hypercube_queue import Message, Queue, open_queue
+from raw import PAYLOAD, Raw
 
 #: Turns of each side of a comparison, taken alternately so that a slow moment hits both.
 ROUNDS = 5

@@ -16,6 +16,12 @@ from snippets import blocks, run
 
 ROOT = workspace.ROOT
 PACKAGES = workspace.load()
+
+
+def _is_made_or_tested(file: Path) -> bool:
+    return any(part == "tests" or part.startswith(".") for part in file.parts)
+
+
 DOCUMENTS = sorted(
     [
         *ROOT.glob("*.md"),
@@ -23,7 +29,7 @@ DOCUMENTS = sorted(
             file
             for package in PACKAGES.values()
             for file in (ROOT / package.folder).rglob("*.md")
-            if "tests" not in file.parts
+            if not _is_made_or_tested(file.relative_to(ROOT))
         ),
     ]
 )
@@ -62,9 +68,11 @@ def test_the_sessions_that_a_document_names_exist(document: Path) -> None:
         if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
     }
     named = {
-        re.sub(r"\(.*", "", word)
-        for words in re.findall(r"nox -s ([^`\n]*?)(?= --|[`\n;&]|$)", document.read_text())
-        for word in re.findall(r"[\w(),.-]+", words)
+        name
+        for names in re.findall(
+            r'nox -s ((?:"?[a-z]\w*(?:\([\w-]+\))?"? ?)+)', document.read_text()
+        )
+        for name in re.findall(r"([a-z]\w*)(?:\(|\"|\b)", re.sub(r"\([^)]*\)", "", names))
     }
 
     assert named - sessions == set()
