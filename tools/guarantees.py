@@ -30,7 +30,7 @@ CONFIGURATIONS = {
 #: What None means where a field may be None.
 _NONE = {
     "retention": "for good",
-    "max_hold": "",  # it means something only without leases
+    "max_hold": "n/a",  # it means something only without leases
     "queue_name_pattern": "any name",
     "max_message_bytes": "no limit",
 }
