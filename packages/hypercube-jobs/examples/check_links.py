@@ -111,7 +111,7 @@ def make_jobs(queue: Queue, runs: Runs) -> Jobs:
         # queue and comes to the same result, in the same row.
         runs.record(job.run, job.path, links, problems)
         if problems:
-            raise BrokenLinks("; ".join(problems))
+            raise BrokenLinks(f"{job.path}: {'; '.join(problems)}")
 
     return jobs
 
@@ -148,7 +148,7 @@ def problems_of(job: CheckFile, runs: Runs) -> tuple[int, list[str]]:
             problems.append(" ".join(f"line {link.line}: {link.target}: {problem}".split()))
     attempt = current_attempt()
     if unreachable and attempt is not None and not attempt.last:
-        raise Unreachable("; ".join(unreachable))
+        raise Unreachable(f"{job.path}: {'; '.join(unreachable)}")
     return checked, problems
 
 

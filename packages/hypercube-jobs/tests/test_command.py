@@ -48,6 +48,13 @@ def error_of(code: int, *arguments: object) -> str:
     return str(result.stderr.removeprefix("hypercube: ").strip())
 
 
+@pytest.fixture(autouse=True)
+def no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the machine that runs the tests would like to see in colour."""
+    for variable in ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+        monkeypatch.delenv(variable, raising=False)
+
+
 @pytest.fixture
 def url(monkeypatch: pytest.MonkeyPatch) -> str:
     """A URL of the test's own, in the environment."""
@@ -95,6 +102,18 @@ def test_failed_lists_the_newest_first(jobs: Jobs) -> None:
     ]
     assert lines[1].endswith("  PermanentError: no order")
     assert lines[2].endswith("  PermanentError: no money\N{REPLACEMENT CHARACTER}[31m")
+
+
+def test_a_terminal_gets_the_reason_on_lines_of_its_own(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The id can be copied, and a long reason does not squeeze the columns."""
+    fail(jobs, 2)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    heading, facts, reason = output_of("failed").splitlines()
+    assert "reason" not in heading
+    assert facts.startswith("o2  pay   default        1  ")
+    assert "PermanentError: no order" in reason
 
 
 def test_failed_merges_queues_by_time(jobs: Jobs) -> None:

@@ -22,6 +22,15 @@ import pytest
 EXAMPLES = Path(__file__).parents[1] / "examples"
 HYPERCUBE = Path(sys.executable).with_name("hypercube")
 PATIENCE_S = 60.0
+#: Without what would make a terminal of anything, and a proxy between the check and this host.
+ENVIRONMENT = {
+    **{
+        key: value
+        for key, value in os.environ.items()
+        if key not in {"FORCE_COLOR", "TTY_COMPATIBLE"}
+    },
+    "no_proxy": "*",
+}
 MANY = 300
 
 
@@ -55,7 +64,7 @@ class Quickstart:
             program += [str(EXAMPLES / "check_links.py")]
         return subprocess.Popen(
             [*program, str(self.folder), "--db", str(self.db), *arguments],
-            env={**os.environ, "no_proxy": "*"},
+            env=ENVIRONMENT,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -126,7 +135,8 @@ def test_broken_files_are_among_the_failed_jobs(quickstart: Quickstart) -> None:
     quickstart.run()
     [job] = json.loads(quickstart.hypercube("failed", "--json"))
     assert (job["kind"], job["attempt"]) == ("check_file", 1)
-    assert job["failure"]["text"] == "line 1: a.md: no such file; line 1: b.md: no such file"
+    text = "broken.md: line 1: a.md: no such file; line 1: b.md: no such file"
+    assert job["failure"]["text"] == text
 
 
 def test_mended_files_are_checked_alone_after_a_redrive(quickstart: Quickstart) -> None:
@@ -225,7 +235,7 @@ def test_each_folder_has_a_file_of_its_own(tmp_path: Path) -> None:
         (tmp_path / name).mkdir(exist_ok=True)
         output = subprocess.run(
             [sys.executable, str(EXAMPLES / "check_links.py"), str(tmp_path / name)],
-            env={**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")},
+            env={**ENVIRONMENT, "XDG_CACHE_HOME": str(tmp_path / "cache")},
             check=True,
             capture_output=True,
             text=True,
@@ -245,7 +255,7 @@ def test_a_terminal_gets_a_progress_bar(quickstart: Quickstart) -> None:
     process = subprocess.Popen(
         [*command, "--db", str(quickstart.db)],
         stdout=slave,
-        env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "100"},
+        env={**ENVIRONMENT, "TERM": "xterm-256color", "COLUMNS": "100"},
     )
     os.close(slave)
     shown = b""

@@ -197,7 +197,7 @@ def test_a_target_that_is_there_is_in_order(tmp_path: Path) -> None:
         ("missing.md#one", "no such file"),
         ("sub/none/../../other.md", "no such file"),
         ("other.md/", "no such file (is it other.md?)"),
-        ("/sub/other.md", "no such file"),
+        ("/sub/other.md", "no such file in {folder}"),
         ("", "the link has no target"),
         ("other%00.md", "a file name has no NUL character"),
         ("#nowhere", "no such heading in page.md"),
@@ -213,7 +213,7 @@ def test_a_broken_target_is_told_with_its_reason(tmp_path: Path, target: str, re
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "README.md").write_text("# Read")
     write(tmp_path, page=f"[a](<{target}>)", other="# One two")
-    assert problems(tmp_path) == [reason]
+    assert problems(tmp_path) == [reason.format(folder=tmp_path)]
 
 
 def test_a_target_that_cannot_be_read_is_told(tmp_path: Path) -> None:

@@ -68,7 +68,8 @@ def why_broken(target: str, file: Path, root: Path) -> str | None:
         destination = Path(f"{file.parent}/{place}")
     # As text, since a Path forgets the slash that a file must not have at its end.
     if not os.path.exists(f"{destination}/" if place.endswith("/") else destination):  # noqa: PTH110
-        return f"no such file{_similar_file(destination)}"
+        where = f" in {root}" if place.startswith("/") else ""
+        return f"no such file{where}{_similar_file(destination)}"
     return _why_no_anchor(destination, fragment)
 
 

@@ -15,8 +15,8 @@ from hypercube_jobs._command._output import (
     counted,
     printable,
     show_json,
+    show_list,
     show_moment,
-    show_table,
 )
 from hypercube_jobs._command._source import (
     AppOption,
@@ -184,7 +184,7 @@ def _show_list(jobs: list[FailedJob]) -> None:
         )
         for job in jobs
     ]
-    show_table(("id", "kind", "queue", "attempt", "died at (UTC)", "reason"), rows)
+    show_list(("id", "kind", "queue", "attempt", "died at (UTC)", "reason"), rows)
 
 
 def _reason(job: FailedJob) -> str:

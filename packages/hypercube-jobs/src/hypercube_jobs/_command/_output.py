@@ -3,38 +3,55 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 
 import typer
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from hypercube_jobs._failure import cleaned
 
-#: So that a line stays a line where no terminal limits it.
+#: Enough of a text to recognise it on a terminal.
+_LONG = 300
+#: So that a row stays a line.
 _WIDE = 10_000
 
 
-def show_table(columns: Sequence[str], rows: Iterable[Sequence[str | int]]) -> None:
-    """A table on a terminal; elsewhere one line for each row, for grep and the like."""
+def show_table(columns: Sequence[str], rows: Sequence[Sequence[str | int]]) -> None:
+    """A table, one line for each row, for people as for grep."""
+    for line in _lines(columns, rows):
+        typer.echo(line)
+
+
+def show_list(columns: Sequence[str], rows: Sequence[Sequence[str | int]]) -> None:
+    """As `show_table`, but on a terminal the last column stands below the others."""
     console = Console()
-    if console.is_terminal:
-        table = Table()
-    else:
-        console = Console(width=_WIDE)
-        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    rows = list(rows)
+    if not console.is_terminal:
+        show_table(columns, rows)
+        return
+    heading, *lines = _lines(columns[:-1], [row[:-1] for row in rows])
+    console.print(Text(heading, "bold"), soft_wrap=True)
+    for line, row in zip(lines, rows, strict=True):
+        console.print(Text(line), soft_wrap=True)
+        text = Text(printable(str(row[-1])), "dim")
+        text.truncate(_LONG, overflow="ellipsis")
+        console.print(Padding(text, (0, 0, 0, 4)))
+
+
+def _lines(columns: Sequence[str], rows: Sequence[Sequence[str | int]]) -> list[str]:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for number, column in enumerate(columns):
         numeric = all(isinstance(row[number], int) for row in rows)
-        table.add_column(column, overflow="fold", justify="right" if numeric else "left")
+        table.add_column(column, justify="right" if numeric else "left", no_wrap=True)
     for row in rows:
         table.add_row(*(Text(printable(str(value))) for value in row))
+    console = Console(width=_WIDE, color_system=None)
     with console.capture() as capture:
         console.print(table)
-    # Beside a terminal nobody wants the padding of the last column.
-    typer.echo("\n".join(line.rstrip() for line in capture.get().splitlines()))
+    return [line.rstrip() for line in capture.get().splitlines()]
 
 
 def show_json(value: object) -> None:
