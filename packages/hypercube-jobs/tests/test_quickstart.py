@@ -329,6 +329,23 @@ def test_busy_servers_are_asked_again_and_missing_pages_are_not(
     assert site.asked.count("/200") <= 2
 
 
+def test_an_address_that_never_answers_is_dead_after_six_attempts(
+    quickstart: Quickstart, site: Site
+) -> None:
+    """Retries come to an end, and the last answer is the reason."""
+    quickstart.write("busy.md", f"[a]({site.address}/503)")
+    prelude = """
+        from datetime import timedelta
+        from hypercube_jobs import Constant
+
+        check_links.Exponential = lambda *_, **__: Constant(timedelta(milliseconds=10))
+    """
+    lines = quickstart.run("--external", prelude=prelude)
+    assert "/503: status 503 Service Unavailable" in "\n".join(lines)
+    assert lines[-1] == "checked 1 files: 0 done, 1 dead"
+    assert site.asked == ["/503"] * 6
+
+
 def test_without_external_no_address_is_asked_for(quickstart: Quickstart, site: Site) -> None:
     """Nothing leaves the machine unless it is asked for."""
     quickstart.write("a.md", f"[a]({site.address}/404) <{site.address}/500>")
