@@ -27,9 +27,9 @@ _INSERT = (
 
 
 class FileHarness(Harness):
-    guarantees = Guarantees(
-        durable=True, ordering="fifo", max_message_bytes=_MAX_MESSAGE_BYTES
-    )
+    """A file that every queue object opens by URL."""
+
+    guarantees = Guarantees(durable=True, ordering="fifo", max_message_bytes=_MAX_MESSAGE_BYTES)
     capabilities = frozenset(CAPABILITIES)
     synchronous: ClassVar[str] = "FULL"
 
@@ -55,9 +55,7 @@ class FileHarness(Harness):
         return partial(open_queue, self.url())
 
     def borrow(self) -> Borrowed:
-        return Borrowed(
-            SQLQueue(self._engine, create_tables=True), partial(_answers, self._engine)
-        )
+        return Borrowed(SQLQueue(self._engine, create_tables=True), partial(_answers, self._engine))
 
     def restart(self) -> None:
         """Put a copy in the place of the file, as restoring a backup would."""
@@ -93,6 +91,8 @@ class FileHarness(Harness):
 
 
 class FileNormalHarness(FileHarness):
+    """The same without an fsync at each commit."""
+
     synchronous = "NORMAL"
 
 
@@ -142,12 +142,18 @@ def _answers(engine: Engine) -> bool:
 
 
 class TestSQLiteFile(QueueConformance):
+    """A write-ahead log that is flushed with each commit."""
+
     harness = FileHarness
 
 
 class TestSQLiteFileNormal(QueueConformance):
+    """A write-ahead log that the system flushes when it likes."""
+
     harness = FileNormalHarness
 
 
 class TestSQLiteInMemory(QueueConformance):
+    """One connection that all threads share."""
+
     harness = MemoryHarness

@@ -24,10 +24,12 @@ from hypercube_queue.driver import (
     SettlementBatch,
     checked_count,
     checked_name,
+    checked_poll_timeout,
     checked_queue_name,
     checked_visibility,
     checked_wait,
     from_epoch_microseconds,
+    from_microseconds,
     shown,
     to_microseconds,
 )
@@ -91,7 +93,7 @@ class SQLQueue:
                 f"the engine is for {engine.dialect.name}; this release knows "
                 f"{', '.join(_DIALECTS)}"
             )
-        self._poll_timeout = checked_wait(poll_timeout, poll_timeout)
+        self._poll_timeout = checked_poll_timeout(poll_timeout)
         self._visibility_us = to_microseconds(checked_visibility(visibility_timeout))
         self._dialect = _DIALECTS[engine.dialect.name](
             engine,
@@ -213,6 +215,10 @@ class SQLQueue:
             self._settle(batch, self._dialect.dead_letter)
 
     # Capabilities
+
+    @property
+    def visibility_timeout(self) -> timedelta:
+        return from_microseconds(self._visibility_us)
 
     def extend_visibility(self, extension: timedelta, *messages: Message) -> None:
         with self._gate:

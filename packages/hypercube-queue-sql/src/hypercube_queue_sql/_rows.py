@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from hypercube_queue import MAX_DURATION, Message
 from hypercube_queue.driver import from_microseconds, to_microseconds
 
-#: The most that BIGINT holds, and so the most attempts.
+#: The most that BIGINT holds.
 _LARGEST = (1 << 63) - 1
 _LONGEST_US = to_microseconds(MAX_DURATION)
 
@@ -39,6 +39,7 @@ class UnreadableRow(ValueError):
 
 def message(row: Row, queue_name: str) -> Message:
     """The message in a row; raises UnreadableRow if there is none (POP-8)."""
+    _check_number("visible_at", row.visible_at, -_LARGEST, _LARGEST)
     visibility_us = row.visibility_us
     if visibility_us is not None:
         _check_number("visibility_us", visibility_us, 1, _LONGEST_US)

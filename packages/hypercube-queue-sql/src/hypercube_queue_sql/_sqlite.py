@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import secrets
 import sqlite3
 import sys
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import closing, nullcontext
 from datetime import timedelta
 from functools import cache
@@ -17,7 +18,7 @@ from sqlalchemy.engine.interfaces import DBAPICursor
 from sqlalchemy.pool import SingletonThreadPool, StaticPool
 
 from hypercube_queue import BackendError, Guarantees, InvalidArgument
-from hypercube_queue.driver import HEADROOM_BYTES, Deadline, PushItem
+from hypercube_queue.driver import HEADROOM_BYTES, Deadline, PushItem, chunked
 from hypercube_queue_sql._delivery import Settled
 from hypercube_queue_sql._fork import ForkGuard
 from hypercube_queue_sql._rows import Row
@@ -41,6 +42,9 @@ R = TypeVar("R")
 _OLDEST = (3, 35, 0)
 #: What a row holds beside payload and extra: four names, the numbers, the record's header.
 _ROW_OVERHEAD_BYTES = 4 * 1024
+#: Rows of one INSERT: more bring nothing, and some builds take 999 values at most.
+_ROWS = 50
+_NEW_ROW = "(?, 0, ?, ?, 0, ?, ?, ?, ?, ?, ?)"
 #: Later than any moment: what stands before no death.
 _NEVER = ((1 << 63) - 1, (1 << 63) - 1)
 
@@ -48,8 +52,8 @@ _NEVER = ((1 << 63) - 1, (1 << 63) - 1)
 class SQLiteDialect:
     """Keeps the promises of `Dialect` on one database file, or in memory.
 
-    All calls of a batch run one by one on a prepared statement: there is no round trip to
-    save, and each row count says what became of the item.
+    Settlements of a batch run one by one on a prepared statement: there is no round trip to
+    save, and each row count says what became of its item.
     """
 
     poll_seconds = 0.2
@@ -80,7 +84,11 @@ class SQLiteDialect:
         self._limit = operation_timeout
         self._tables = Tables(MetaData(), table, schema)
         names = self._tables.quoted(engine.dialect)
-        self._sql = load_statements("sqlite.sql", **names)
+        self._sql = load_statements("sqlite.sql", rows="{rows}", **names)
+        self._inserts = [
+            self._sql["insert"].replace("{rows}", ", ".join([_NEW_ROW] * count))
+            for count in range(_ROWS + 1)
+        ]
         self._table = names["messages"]
         database = engine.url.database
         self._in_memory = _is_in_memory(engine)
@@ -138,13 +146,13 @@ class SQLiteDialect:
                 f"connection leads to a {type(joined).__module__}.{type(joined).__qualname__}, "
                 "and this queue is on SQLite through sqlite3"
             )
-        if not joined.in_transaction and _commits_by_itself(joined):
-            raise InvalidArgument(
-                "connection is in autocommit mode with no transaction open, so each message would "
-                "be committed at once: begin a transaction first"
-            )
 
         def prepared(cursor: DBAPICursor) -> R:
+            if not joined.in_transaction and _commits_by_itself(joined):
+                raise InvalidArgument(
+                    "connection is in autocommit mode with no transaction open, so each message "
+                    "would be committed at once: begin a transaction first"
+                )
             self._prepare_within(cursor)
             return work(cursor)
 
@@ -218,7 +226,9 @@ class SQLiteDialect:
 
     def close(self) -> None:
         if self._owned:
-            self._engine.dispose()
+            self._connections.closed = True
+            # In a torn child the connections are the parent's.
+            self._engine.dispose(close=not (self._guard and self._guard.torn))
 
     @property
     def in_child(self) -> Callable[[], None] | None:
@@ -255,26 +265,36 @@ class SQLiteDialect:
             return None
 
     def insert(self, cursor: DBAPICursor, items: Sequence[PushItem]) -> list[PushItem]:
-        insert = self._sql["insert"]
         now = _now()
-        retained = []
-        for item in items:
-            cursor.execute(
-                insert,
-                (
+        push = secrets.randbits(63)
+        retained: list[PushItem] = []
+        for chunk in chunked(items, _ROWS):
+            values: list[object] = []
+            for item in chunk:
+                values += (
                     item.queue_name.encode(),
                     now + item.delay_us,
+                    push,
                     item.visibility_us,
                     item.id.encode(),
                     item.job_name.encode(),
                     item.namespace.encode(),
                     item.extra,
                     item.payload,
-                ),
-            )
-            if not cursor.rowcount:
-                retained.append(item)
+                )
+            cursor.execute(self._inserts[len(chunk)], values)
+            if cursor.rowcount < len(chunk):
+                retained += self._retained(cursor, chunk, push)
         return retained
+
+    def _retained(
+        self, cursor: DBAPICursor, chunk: list[PushItem], push: int
+    ) -> Iterator[PushItem]:
+        """The items of the chunk whose rows are not of this push."""
+        for item in chunk:
+            values = (item.queue_name.encode(), item.id.encode(), push)
+            if not cursor.execute(self._sql["inserted"], values).fetchone():
+                yield item
 
     def claim(
         self, cursor: DBAPICursor, queue_name: str, limit: int, default_us: int, token: int

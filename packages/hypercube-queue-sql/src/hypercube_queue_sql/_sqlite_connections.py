@@ -74,6 +74,8 @@ class SQLiteConnections:
         self._limit = limit
         self._guard = guard
         self._prepare = prepare
+        #: Whoever still uses a connection closes it afterwards.
+        self.closed = False
 
     def visit(self, prepare: Prepare) -> None:
         """Prepare a connection in another way."""
@@ -150,6 +152,8 @@ class SQLiteConnections:
                 self._doubt(pooled, error)
                 raise
             finally:
+                if self.closed:
+                    pooled.invalidate()
                 pooled.close()
 
     def _checked_out(self) -> PoolProxiedConnection:

@@ -2,36 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias, TypeGuard
+import sys
+from typing import TYPE_CHECKING, TypeAlias, TypeGuard, Union
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import InvalidRequestError, PendingRollbackError, SQLAlchemyError
-from sqlalchemy.orm import Session, scoped_session
 
 from hypercube_queue import BackendError, InvalidArgument
 
-#: What of SQLAlchemy's a push can join.
-Joinable: TypeAlias = Session | scoped_session[Session] | Connection
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session, scoped_session
+
+#: What has a connection of SQLAlchemy's.
+Sessions: TypeAlias = Union["Session", "scoped_session[Session]"]
 
 
-def is_sqlalchemy(connection: object) -> TypeGuard[Joinable]:
+def is_sqlalchemy(connection: object) -> TypeGuard[Connection | Sessions]:
     """Whether it is a Session or a Connection of SQLAlchemy's."""
-    return isinstance(connection, Session | scoped_session | Connection)
+    return isinstance(connection, Connection) or _is_session(connection)
 
 
-def dbapi_connection(connection: Joinable) -> object:
+def dbapi_connection(connection: Connection | Sessions) -> object:
     """The client's connection in the transaction of a Session or Connection, begun if it is not.
 
     A Session is not flushed. The texts of SQLAlchemy's errors are left out, since they can
     show the parameters of earlier statements (ERR-6).
     """
     try:
-        if isinstance(connection, Session | scoped_session):
-            connection = connection.connection()
-        if not connection.in_transaction():
+        joined = connection if isinstance(connection, Connection) else connection.connection()
+        if not joined.in_transaction():
             # Else the caller's commit would have nothing to commit.
-            connection.begin()
-        joined = connection.connection.dbapi_connection
+            joined.begin()
+        beneath = joined.connection.dbapi_connection
     except PendingRollbackError:
         raise BackendError(
             "the caller's transaction has failed before: roll it back, and begin another"
@@ -45,4 +47,10 @@ def dbapi_connection(connection: Joinable) -> object:
         raise BackendError(
             f"the caller's connection failed with {type(error).__name__}"
         ) from getattr(error, "orig", None)
-    return joined
+    return beneath
+
+
+def _is_session(connection: object) -> TypeGuard[Sessions]:
+    # The ORM takes long to import, and whoever has a Session has imported it.
+    orm = sys.modules.get("sqlalchemy.orm")
+    return orm is not None and isinstance(connection, orm.Session | orm.scoped_session)

@@ -6,10 +6,16 @@
 -- the driver set it aside.
 
 -- name: insert
--- An id that is retained leaves everything as it is, and the row count says so.
-INSERT INTO {messages} (queue_name, state, visible_at, attempt, visibility_us, id, job_name, namespace, extra, payload)
-VALUES (?, 0, ?, 0, ?, ?, ?, ?, ?, ?)
+-- As many rows as the chunk has messages. An id that is retained leaves everything as it is,
+-- and makes the row count fall short. Until the first claim a row's place has no other use than
+-- to tell which push stored it.
+INSERT INTO {messages} (queue_name, state, visible_at, place, attempt, visibility_us, id, job_name, namespace, extra, payload)
+VALUES {rows}
 ON CONFLICT (queue_name, id) DO NOTHING
+
+-- name: inserted
+SELECT 1 FROM {messages}
+WHERE queue_name = ? AND id = ? AND place = ?
 
 -- name: next_visible
 -- When the next message becomes visible; in the past if one is.

@@ -1,0 +1,201 @@
+"""The tables: creation, layout, and migrations by Alembic."""
+
+from __future__ import annotations
+
+import sqlite3
+import textwrap
+from contextlib import closing
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from sqlalchemy import Column, Integer, MetaData, Table, create_engine, event
+
+from hypercube_queue import BackendError, InvalidArgument, Message, open_queue
+from hypercube_queue_sql import DEFAULT_TABLE, SQLQueue, metadata
+
+NOTHING = timedelta(0)
+
+
+def _schema(file: Path) -> list[tuple[str, str]]:
+    with closing(sqlite3.connect(file)) as connection:
+        return connection.execute(
+            "SELECT name, sql FROM sqlite_master WHERE name LIKE '%hypercube%' ORDER BY name"
+        ).fetchall()
+
+
+def test_creating_tables_twice_changes_nothing(queue: SQLQueue, file: Path) -> None:
+    """Not the tables, nor what is in them."""
+    queue.push(Message("work", b"0"))
+    before = _schema(file)
+    queue.create_tables()
+    queue.create_tables()
+
+    assert _schema(file) == before
+    assert [each.payload for each in queue.pop("work")] == [b"0"]
+
+
+def test_numbers_of_rows_are_never_used_twice(queue: SQLQueue, file: Path) -> None:
+    """What a log line says about a row stays true."""
+    queue.push(Message("work"))
+    queue.ack(*queue.pop("work"))
+    queue.push(Message("work"))
+    with closing(sqlite3.connect(file)) as connection:
+        numbers = connection.execute(f"SELECT seq FROM {DEFAULT_TABLE}").fetchall()
+
+    assert numbers == [(2,)]
+
+
+def test_tables_that_were_dropped_are_made_again(queue: SQLQueue, file: Path) -> None:
+    """The call that meets the gap fails, the next one finds its tables."""
+    queue.push(Message("work"))
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute(f"DROP TABLE {DEFAULT_TABLE}")
+        connection.execute(f"DROP TABLE {DEFAULT_TABLE}_layout")
+    with pytest.raises(BackendError, match="no such table"):
+        queue.pop("work", wait=NOTHING)
+
+    assert queue.pop("work", wait=NOTHING) == []
+
+
+def test_two_table_names_are_two_queues(file: Path) -> None:
+    """The same queue name in another table is another queue."""
+    engine = create_engine(f"sqlite:///{file}")
+    one = SQLQueue(engine, table="first", create_tables=True)
+    two = SQLQueue(engine, table="second", create_tables=True)
+    one.push(Message("work", b"0"))
+
+    assert two.pop("work", wait=NOTHING) == []
+    assert [each.payload for each in one.pop("work")] == [b"0"]
+    engine.dispose()
+
+
+def test_a_schema_is_an_attached_database(tmp_path: Path, file: Path) -> None:
+    """Tables and their indexes are made and used there."""
+    engine = create_engine(f"sqlite:///{file}")
+    attached = tmp_path / "attached.db"
+
+    @event.listens_for(engine, "connect")
+    def attach(connection, _record) -> None:
+        connection.execute(f"ATTACH '{attached}' AS jobs")
+
+    queue = SQLQueue(engine, schema="jobs", create_tables=True)
+    queue.push(Message("work", b"0"))
+
+    assert [each.payload for each in queue.pop("work")] == [b"0"]
+    assert _schema(file) == []
+    assert len(_schema(attached)) == 4
+    engine.dispose()
+
+
+@pytest.mark.parametrize("layout", [0, 2])
+def test_tables_of_another_layout_are_refused(file: Path, url: str, layout: int) -> None:
+    """Every call says which layout it found and what to do; nothing is touched."""
+    with open_queue(url) as queue:
+        queue.push(Message("work"))
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute(f"UPDATE {DEFAULT_TABLE}_layout SET version = {layout}")
+    with open_queue(url) as queue:
+        assert isinstance(queue, SQLQueue)
+        for call in (lambda: queue.pop("work", wait=NOTHING), queue.create_tables):
+            with pytest.raises(BackendError, match=f"has layout {layout}.*knows layout 1"):
+                call()
+
+
+@pytest.mark.parametrize(
+    "name", ["", "a b", "a;b", "1a", 'a"b', "sqlite_a", "é", "x" * 41, None, 7]
+)
+def test_a_name_that_is_no_identifier_is_refused(name: object) -> None:
+    """For the table as for the schema, with the value."""
+    with pytest.raises(InvalidArgument, match="table is"):
+        metadata(table=name)
+    if name is not None:
+        with pytest.raises(InvalidArgument, match="schema is"):
+            metadata(schema=name)
+
+
+def test_the_tables_can_join_an_application_s_metadata() -> None:
+    """`into` adds them, under the names that the queue is given."""
+    application = MetaData()
+    Table("orders", application, Column("id", Integer, primary_key=True))
+
+    assert metadata(table="jobs", into=application) is application
+    assert set(application.tables) == {"orders", "jobs", "jobs_layout"}
+
+
+def test_what_create_tables_made_is_what_the_metadata_says(queue: SQLQueue, url: str) -> None:
+    """Alembic finds nothing to do."""
+    queue.create_tables()
+    engine = create_engine(url)
+    with engine.connect() as connection:
+        differences = compare_metadata(MigrationContext.configure(connection), metadata())
+    engine.dispose()
+
+    assert differences == []
+
+
+_ENV = """
+from alembic import context
+from sqlalchemy import create_engine
+
+import hypercube_queue_sql
+
+engine = create_engine(context.config.get_main_option("sqlalchemy.url"))
+with engine.connect() as connection:
+    context.configure(connection=connection, target_metadata=hypercube_queue_sql.metadata())
+    with context.begin_transaction():
+        context.run_migrations()
+engine.dispose()
+"""
+_MAKO = """
+revision = ${repr(up_revision)}
+down_revision = ${repr(down_revision)}
+
+from alembic import op
+import sqlalchemy as sa
+
+def upgrade():
+    ${upgrades}
+
+def downgrade():
+    ${downgrades}
+"""
+
+
+@pytest.fixture
+def alembic(tmp_path: Path, url: str) -> Config:
+    """The project of an application that migrates with Alembic."""
+    scripts = tmp_path / "migrations"
+    (scripts / "versions").mkdir(parents=True)
+    (scripts / "env.py").write_text(_ENV)
+    (scripts / "script.py.mako").write_text(textwrap.dedent(_MAKO))
+    config = Config()
+    config.set_main_option("script_location", str(scripts))
+    config.set_main_option("path_separator", "os")
+    config.set_main_option("sqlalchemy.url", url)
+    return config
+
+
+def test_alembic_makes_the_tables(alembic: Config, file: Path, url: str) -> None:
+    """Autogenerate writes a migration, its upgrade makes what create_tables makes, no less."""
+    command.revision(alembic, "queue", autogenerate=True)
+    command.upgrade(alembic, "head")
+    command.check(alembic)
+    with open_queue(f"{url}?create_tables=false") as queue:
+        queue.push(Message("work", b"0"))
+        [delivery] = queue.pop("work")
+        queue.ack(delivery)
+        queue.push(Message("work", b"1"))
+    with closing(sqlite3.connect(file)) as connection:
+        layout = connection.execute(f"SELECT version FROM {DEFAULT_TABLE}_layout").fetchall()
+        numbers = connection.execute(f"SELECT seq FROM {DEFAULT_TABLE}").fetchall()
+
+    assert layout == [(1,)]
+    assert numbers == [(2,)]
+    command.check(alembic)
+    command.downgrade(alembic, "base")
+    assert [name for name, _ in _schema(file)] == []
