@@ -193,8 +193,11 @@ def begin_or_resume(folder: Path, jobs: Jobs, runs: Runs, report: Report, *, ext
 
 def forget_dead(jobs: Jobs, run: Run) -> None:
     """Remove the dead jobs of a run that a new one takes the place of."""
-    while dead := jobs.failed(run.queue):
-        jobs.forget(*(job.id for job in dead), queue=run.queue)
+    before = None
+    while dead := jobs.failed(run.queue, before=before):
+        # An unreadable message has no id to be forgotten by.
+        jobs.forget(*(job.id for job in dead if job.id), queue=run.queue)
+        before = dead[-1].cursor
 
 
 def work(jobs: Jobs, run: Run, report: Report) -> None:
