@@ -71,6 +71,38 @@ def test_after_a_crash_its_jobs_run_alone(box: Any) -> None:
     assert box.counts() == (0, 0, 0, 0)
 
 
+def test_without_release_a_crashed_job_still_gets_its_turn(box: Any) -> None:
+    """Sent to the end of a queue that never empties, it would never be alone."""
+
+    class NoRelease(MemoryQueue):
+        release = None
+
+    box.on(NoRelease())
+    together = Together()
+    order = []
+    box.jobs.declare("note", Note)
+
+    @box.jobs.handler("note")
+    def handle(job: Note) -> None:
+        together.run(job.text, 0.002)
+        order.append((job.text, current_attempt().number))
+        if len(order) < 900:
+            box.jobs.dispatch(Note(f"other {len(order)}"))
+
+    for number in range(3):
+        box.jobs.dispatch(Note(f"crashed {number}"))
+    crash(box, 3)
+    for number in range(300):
+        box.jobs.dispatch(Note(f"first {number}"))
+    box.drain(concurrency=4)
+
+    for number in range(3):
+        assert together.beside[f"crashed {number}"] == 0
+        assert order.index((f"crashed {number}", 2)) < 900
+    assert max(together.beside.values()) == 3
+    assert box.counts() == (0, 0, 0, 0)
+
+
 def test_who_waits_to_be_alone_is_not_held(box: Any) -> None:
     """A worker that is busy with a long job leaves it to others, and pops nothing meanwhile."""
     go = threading.Event()

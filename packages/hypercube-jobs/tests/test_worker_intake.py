@@ -131,7 +131,7 @@ def test_a_delivery_whose_predecessor_was_lost_waits_until_it_is_alone() -> None
     normal, suspect = held(), held(lost=True)
 
     chosen = intake.sort([normal, suspect], 2, load(free=2), 0)
-    assert (chosen.run, chosen.release) == ([normal], [suspect])
+    assert (chosen.run, chosen.release, chosen.suspects) == ([normal], [], [suspect])
     assert intake.room(load(free=1), 1) == 0
     # What waiting pops bring meanwhile goes back as well.
     assert intake.sort([held()], 0, load(free=1), 1).run == []
@@ -148,9 +148,9 @@ def test_after_a_crash_its_whole_batch_runs_one_by_one() -> None:
     some = [held(lost=True) for _ in range(5)]
 
     chosen = Intake().sort(some, 5, load(free=5), 0)
-    assert (chosen.run, chosen.release) == (some[:1], some[1:])
+    assert (chosen.run, chosen.suspects) == (some[:1], some[1:])
     chosen = Intake().sort(some, 5, load(free=4), 1)
-    assert (chosen.run, chosen.release) == ([], some)
+    assert (chosen.run, chosen.suspects) == ([], some)
 
 
 def test_who_was_made_room_for_may_have_gone_elsewhere() -> None:

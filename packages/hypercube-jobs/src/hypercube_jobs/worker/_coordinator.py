@@ -57,6 +57,8 @@ class Coordinator:
         self._releasable = capability(queue, Releaser) is not None
         self._stopping = False
         self._at_once = False
+        #: A delivery that waits until nothing else is held.
+        self._kept: Held | None = None
         #: How long the last pop that failed was rested after; 0 when pops work.
         self._pause = 0.0
         self._bell = Bell()
@@ -102,6 +104,7 @@ class Coordinator:
 
     def _work(self) -> None:
         while not self._stopping:
+            self._run_kept()
             load = self._execution.load()
             if self._options.max_jobs is not None and load.ended >= self._options.max_jobs:
                 return
@@ -115,7 +118,9 @@ class Coordinator:
             except QueueError as error:
                 self._wait_out(error)
                 continue
-            if messages:
+            if messages and self._stopping:
+                self._return(messages)
+            elif messages:
                 self._admit(messages, room)
             elif not room:
                 self._bell.wait()
@@ -162,8 +167,26 @@ class Coordinator:
                 alive.append(held)
         chosen = self._intake.sort(alive, room, self._execution.load(), before)
         self._give_back(chosen.release)
+        self._put_off(chosen.suspects)
         if chosen.run:
             self._execution.submit(chosen.run)
+
+    def _put_off(self, suspects: list[Held]) -> None:
+        """See to those that have to run alone, later (ATT-3)."""
+        if suspects and not self._releasable and self._kept is None:
+            # Given back it would be behind all others, and never come in time to be alone.
+            self._kept, *suspects = suspects
+        self._give_back(suspects)
+
+    def _run_kept(self) -> None:
+        """Run the one that was kept, once nothing else is held."""
+        if self._kept is None or len(self._holding) > 1:
+            return
+        kept, self._kept = self._kept, None
+        if kept.lost:
+            self._holding.remove((kept,))
+        else:
+            self._execution.submit([kept])
 
     def _held(self, message: Message, now: float) -> Held:
         # A namespace is a plugin's, and this worker has kinds of none.
@@ -175,6 +198,13 @@ class Coordinator:
             default_lease=self._leases.default,
             now=now,
         )
+
+    def _return(self, messages: list[Message]) -> None:
+        """Give back what came when it was no longer wanted."""
+        now = time.monotonic()
+        some = [self._held(message, now) for message in messages]
+        self._holding.add(some)
+        self._give_back(some)
 
     def _give_back(self, some: list[Held]) -> None:
         for held in some:
@@ -259,6 +289,8 @@ class Coordinator:
         until = time.monotonic() + limit.total_seconds() if limit else NEVER
         interrupted_at = NEVER
         self._give_back(self._execution.withdraw())
+        if self._kept is not None:
+            self._give_back([self._kept])
         while len(self._holding) or self._popping.waiting:
             self._give_back_arrived()
             now = time.monotonic()
@@ -285,10 +317,7 @@ class Coordinator:
             messages = self._popping.arrived()
         except QueueError:
             return  # nothing came of that pop
-        now = time.monotonic()
-        some = [self._held(message, now) for message in messages]
-        self._holding.add(some)
-        self._give_back(some)
+        self._return(messages)
 
     def _interrupt(self, running: list[Held]) -> None:
         for held in running:

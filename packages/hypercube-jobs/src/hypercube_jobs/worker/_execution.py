@@ -257,8 +257,14 @@ class Execution:
         wanted = min(self._free, len(self._waiting))
         self._work.notify(wanted)
         for _ in range(min(wanted - self._resting, self._concurrency - self._threads)):
+            thread = threading.Thread(target=self._serve, name="hypercube-job", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:
+                if not self._threads:
+                    raise  # without any, nothing would ever run
+                return  # the system gives no more, so fewer jobs run at once
             self._threads += 1
-            threading.Thread(target=self._serve, name="hypercube-job", daemon=True).start()
 
     def _serve(self) -> None:
         held = self._begin_sync()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from hypercube_jobs.worker._execution import START_WITHIN, Load
 from hypercube_jobs.worker._held import Held
@@ -28,6 +28,8 @@ class Sorted:
     run: list[Held]
     #: These go back at once.
     release: list[Held]
+    #: These have to run alone, which is not possible now.
+    suspects: list[Held] = field(default_factory=list)
 
 
 class Intake:
@@ -64,8 +66,8 @@ class Intake:
         others = [each for each in some if not each.standing.lost]
         if held or others:
             fitting = _what_fits(others, room, load)
-            return Sorted(fitting.run, [*suspects, *fitting.release])
-        return Sorted(suspects[:1], suspects[1:])
+            return Sorted(fitting.run, fitting.release, suspects)
+        return Sorted(suspects[:1], [], suspects[1:])
 
     def nothing_came(self) -> None:
         """A pop was empty: somebody else has taken whom we made room for."""
