@@ -20,6 +20,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from hypercube_jobs import _backoff, _failure
@@ -36,6 +37,7 @@ from hypercube_queue.driver import (
 
 VERSION = 1
 
+_encode = json.JSONEncoder(separators=(",", ":")).encode
 _LONGEST_US = to_microseconds(MAX_DURATION)
 #: Counters are at most this; anything more is no count of ours.
 _MANY = 1 << 53
@@ -89,7 +91,7 @@ class Record:
         """
         for fields in self._shrinking():
             try:
-                encoded = json.dumps(fields, separators=(",", ":")).encode()
+                encoded = _encode(fields).encode()
             except (ValueError, RecursionError):
                 continue
             if limit is None or len(encoded) <= limit:
@@ -98,7 +100,7 @@ class Record:
 
     def essentials(self) -> bytes:
         """As much of the record as it takes to go on counting."""
-        return json.dumps(self._essentials(), separators=(",", ":")).encode()
+        return _encode(self._essentials()).encode()
 
     def _essentials(self) -> dict[str, object]:
         return {
@@ -107,19 +109,18 @@ class Record:
             if key in _ESSENTIAL and (key == "backoff" or isinstance(value, int))
         }
 
-    def _shrinking(self) -> list[dict[str, object]]:
+    def _shrinking(self) -> Iterator[dict[str, object]]:
         full = self._fields
-        steps = [full]
+        yield full
         if (failure := self.failure) is not None:
             at_us = to_epoch_microseconds(failure.at)
             short = _failure.to_wire(failure.without_traceback(), at_us)
-            steps.append(full | {"failure": short})
-            steps.append(full | {"failure": short | {"text": failure.text[:100]}})
+            yield full | {"failure": short}
+            yield full | {"failure": short | {"text": failure.text[:100]}}
         bare = {key: value for key, value in full.items() if key != "failure"}
-        steps.append(bare)
-        steps.append({key: value for key, value in bare.items() if key != "former"})
-        steps.append(self._essentials())
-        return steps
+        yield bare
+        yield {key: value for key, value in bare.items() if key != "former"}
+        yield self._essentials()
 
     # The policy that the job was dispatched with
 
