@@ -50,7 +50,8 @@ class _Bare:
     def __init__(self, guarantees: Guarantees) -> None:
         self.guarantees = guarantees
         self.calls: list[str] = []
-        self.popping = threading.Event()
+        #: Set while a slow call waits for `let_go`.
+        self.waiting = threading.Event()
         self.let_go = threading.Event()
         self.settled = threading.Event()
 
@@ -61,7 +62,7 @@ class _Bare:
         self, queue_name: str, max_messages: int = 1, *, wait: timedelta | None = None
     ) -> list[Message]:
         self.calls.append("pop")
-        self.popping.set()
+        self.waiting.set()
         self.let_go.wait(10)
         return [Message(queue_name, id="late")]
 
@@ -264,7 +265,7 @@ def test_without_release_the_lease_brings_back_what_a_cancelled_pop_received() -
 
 async def _cancel_while_popping(queue: AsyncQueue, inner: _Bare) -> None:
     popping = asyncio.create_task(queue.pop("q"))
-    await _until(inner.popping.is_set)
+    await _until(inner.waiting.is_set)
     popping.cancel()
     with pytest.raises(asyncio.CancelledError):
         await popping
@@ -297,7 +298,7 @@ def test_a_pop_cancelled_before_its_turn_pops_nothing() -> None:
         inner = _Bare(Guarantees(durable=True))
         async with AsyncQueue(inner, threads=1) as queue:
             running = asyncio.create_task(queue.pop("q"))
-            await _until(inner.popping.is_set)
+            await _until(inner.waiting.is_set)
             waiting = asyncio.create_task(queue.pop("q"))
             await asyncio.sleep(0)
             waiting.cancel()
@@ -363,26 +364,32 @@ def test_closing_twice_closes_once() -> None:
     _run(test)
 
 
-def test_a_cancelled_close_goes_on() -> None:
-    """Only the waiting ends."""
+class _Slow(_Bare):
+    """Its `retry` waits to be let go."""
 
-    class Slow(_Bare):
-        def close(self) -> None:
-            self.popping.set()
-            self.let_go.wait(10)
-            self.calls.append("close")
+    def retry(self, *messages: Message) -> None:
+        self.waiting.set()
+        self.let_go.wait(10)
+        super().retry(*messages)
+
+
+def test_a_cancelled_close_goes_on() -> None:
+    """Only the waiting ends, even while the close waits for its turn."""
 
     async def test() -> None:
-        inner = Slow(Guarantees(durable=True))
-        queue = AsyncQueue(inner)
+        inner = _Slow(Guarantees(durable=True))
+        queue = AsyncQueue(inner, threads=1)
+        retrying = asyncio.create_task(queue.retry(Message("q", id="a")))
+        await _until(inner.waiting.is_set)
         closing = asyncio.create_task(queue.close())
-        await _until(inner.popping.is_set)
+        await asyncio.sleep(0)
         closing.cancel()
         with pytest.raises(asyncio.CancelledError):
             await closing
         inner.let_go.set()
+        await retrying
         await queue.close()
-        assert inner.calls == ["close"]
+        assert inner.calls == ["retry a", "close"]
 
     _run(test)
 
@@ -390,17 +397,11 @@ def test_a_cancelled_close_goes_on() -> None:
 def test_a_cancelled_settlement_is_carried_out() -> None:
     """Its outcome is unknown to the caller only (ERR-5)."""
 
-    class Slow(_Bare):
-        def retry(self, *messages: Message) -> None:
-            self.popping.set()
-            self.let_go.wait(10)
-            super().retry(*messages)
-
     async def test() -> None:
-        inner = Slow(Guarantees(durable=True))
+        inner = _Slow(Guarantees(durable=True))
         async with AsyncQueue(inner) as queue:
             retrying = asyncio.create_task(queue.retry(Message("q", id="a")))
-            await _until(inner.popping.is_set)
+            await _until(inner.waiting.is_set)
             retrying.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await retrying

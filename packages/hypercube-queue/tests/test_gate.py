@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import select
+import signal
 import threading
 from collections.abc import Callable
 from datetime import timedelta
@@ -94,9 +96,12 @@ def _in_a_forked_child(check: Callable[[], object]) -> str:
         os.write(writer, answer.encode())
         os._exit(0)
     os.close(writer)
-    os.waitpid(child, 0)
     with os.fdopen(reader) as pipe:
-        return pipe.read()
+        answered, _, _ = select.select([pipe], [], [], 10)
+        if not answered:
+            os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        return pipe.read() if answered else "the child hangs"
 
 
 def _enter(gate: Gate) -> str:
