@@ -265,7 +265,10 @@ def test_a_lock_is_not_waited_for_beyond_the_connection_s_own_patience(
 ) -> None:
     """TXN-3: one attempt, as long as the caller's connection waits; it stays usable."""
     queue.create_tables()
-    with closing(sqlite3.connect(file)) as holder, closing(sqlite3.connect(file, 0.05)) as other:
+    with (
+        closing(sqlite3.connect(file)) as holder,
+        closing(sqlite3.connect(file, timeout=0.05)) as other,
+    ):
         queue.push_within(holder, Message("work", b"0"))
         begun = time.monotonic()
         with pytest.raises(BatchError) as caught:

@@ -93,7 +93,7 @@ class SQLiteConnections:
         with (
             translated(self._place),
             # In memory there is no snapshot to read beside a writer.
-            self._turn(deadline) if self._in_memory else nullcontext(),
+            self._turn(deadline) if self._in_memory or self._is_single else nullcontext(),
             self._connection(deadline, wait=wait) as connection,
         ):
             return patiently(deadline, lambda: work(plain_cursor(connection)))
