@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hypercube_jobs import PermanentError
 from hypercube_jobs._failure import failure_of, from_wire, to_wire
 
 NOW = datetime(2026, 7, 1, tzinfo=UTC)
@@ -45,6 +46,13 @@ def raised(error: BaseException) -> BaseException:
 
 def size(error: BaseException) -> int:
     return len(json.dumps(to_wire(failure_of(error, attempt=1, at=NOW), 1)))
+
+
+def test_the_type_is_named_as_people_import_it() -> None:
+    """Private modules are left out of the name: their packages export what they define."""
+    failure = failure_of(PermanentError("gone"), attempt=1, at=NOW)
+
+    assert failure.type == "hypercube_jobs.PermanentError"
 
 
 def test_a_failure_has_type_text_place_attempt_and_time() -> None:

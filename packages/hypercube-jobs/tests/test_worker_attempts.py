@@ -167,7 +167,7 @@ def test_a_job_whose_runs_are_all_lost_ends_in_the_dead_letters(box: Any) -> Non
     assert seen == [("survivor", 4, True)]
     (failed,) = box.jobs.failed()
     assert (failed.id, failed.attempt) == ("killer", 4)
-    assert failed.failure.type == "hypercube_jobs._errors.WorkerLost"
+    assert failed.failure.type == "hypercube_jobs.WorkerLost"
     assert "in each of the last 4 runs" in failed.failure.text
     assert box.recorder.of("failed")[0].final
     box.jobs.retry("killer")
@@ -260,4 +260,4 @@ def test_a_job_that_kills_its_process_dies_alone(tmp_path: Path) -> None:
         assert queue.stats("default").dead == 1
         (failed,) = jobs.failed()
         assert failed.payload == b'{"number":500}'
-        assert failed.failure.type == "hypercube_jobs._errors.WorkerLost"
+        assert failed.failure.type == "hypercube_jobs.WorkerLost"

@@ -175,7 +175,7 @@ def test_three_interruptions_in_a_row_are_free_and_later_ones_are_not(box: Any) 
     assert numbers == [(1, False)] * 3 + [(1, False), (2, True)]
     assert steps == ["interrupted"] * 3 + ["failed"] * 2
     assert box.counts() == (0, 0, 0, 1)
-    assert "hypercube_jobs._errors.Interrupted" in box.jobs.failed()[0].reason
+    assert "hypercube_jobs.Interrupted" in box.jobs.failed()[0].reason
 
 
 def test_a_failure_between_makes_the_next_interruption_the_first_in_a_row(box: Any) -> None:

@@ -101,8 +101,11 @@ def from_wire(value: object) -> Failure | None:
 def type_name(error: BaseException) -> str:
     """The error's type as people look for it: `ValueError`, `smtplib.SMTPDataError`."""
     kind = type(error)
-    prefix = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
-    return f"{prefix}{kind.__qualname__}"
+    # A private module is no place to look: its package exports what people may catch.
+    public = [part for part in kind.__module__.split(".") if not part.startswith("_")]
+    if not public or public == ["builtins"]:
+        return kind.__qualname__
+    return f"{'.'.join(public)}.{kind.__qualname__}"
 
 
 def text_of(error: BaseException) -> str:
