@@ -182,9 +182,9 @@ def test_an_invalid_payload_is_permanent_and_never_shown(
     box.drain()
 
     assert {job.reason for job in box.jobs.failed()} == {
-        "hypercube_jobs._errors.InvalidPayload: text: Input should be a valid string",
+        "hypercube_jobs.InvalidPayload: text: Input should be a valid string",
         (
-            "hypercube_jobs._errors.InvalidPayload: payload: Invalid JSON: expected value at line "
+            "hypercube_jobs.InvalidPayload: payload: Invalid JSON: expected value at line "
             "1 column 1"
         ),
     }
@@ -646,3 +646,41 @@ def test_importing_the_worker_imports_no_driver() -> None:
         name for name in done.stdout.split() if name.startswith(("hypercube_queue_", "sqlalchemy"))
     ]
     assert drivers == []
+
+
+def test_each_asynchronous_attempt_is_a_task_of_its_own(box: Any) -> None:
+    """Libraries keep state by task; one that never waits is no exception."""
+    tasks = []
+    box.jobs.declare("note", Note)
+
+    @box.jobs.handler("note")
+    async def handle(job: Note) -> None:
+        tasks.append(asyncio.current_task())
+        async with asyncio.timeout(60):
+            if job.text == "wait":
+                await asyncio.sleep(0.001)
+
+    for number in range(200):
+        box.jobs.dispatch(Note("wait" if number % 5 == 0 else "no"))
+    box.drain()
+
+    assert None not in tasks
+    assert len(set(tasks)) == 200
+
+
+def test_handlers_that_never_wait_leave_the_loop_to_others(box: Any) -> None:
+    """A crowd of them does not keep one that waits from going on."""
+    order: list[str] = []
+    box.jobs.declare("note", Note)
+
+    @box.jobs.handler("note")
+    async def handle(job: Note) -> None:
+        if job.text == "waits":
+            await asyncio.sleep(0.01)
+        order.append(job.text)
+
+    box.jobs.dispatch(Note("waits"))
+    box.queue.push(*(box.jobs.message(Note("short")) for _ in range(20_000)))
+    box.drain(concurrency=2)
+
+    assert order.index("waits") < 10_000
