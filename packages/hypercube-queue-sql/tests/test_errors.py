@@ -11,7 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from sqlalchemy import create_engine, event
+from sqlalchemy import StaticPool, create_engine, event
 
 from hypercube_queue import (
     BackendError,
@@ -136,6 +136,46 @@ def test_a_full_database_is_a_lack_of_capacity(url: str) -> None:
     delivery.extra = bytes(500_000)
     assert [type(error) for error in _failures(queue.retry, delivery)] == [CapacityExceeded]
     queue.ack(delivery)
+    engine.dispose()
+
+
+def test_a_failed_call_leaves_no_transaction_on_a_shared_connection() -> None:
+    """In memory, where no pool clears up behind it: the next call works."""
+    engine = create_engine(
+        "sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False}
+    )
+    queue = SQLQueue(engine, create_tables=True, operation_timeout=timedelta(seconds=1))
+    queue.push(Message("work", b"0"))
+    with engine.connect() as connection:
+        connection.exec_driver_sql("PRAGMA max_page_count=60")
+    [error] = _failures(queue.push, Message("work", bytes(500_000)))
+    assert isinstance(error, CapacityExceeded)
+    assert [each.payload for each in queue.pop("work", 10)] == [b"0"]
+    with engine.connect() as connection, connection.begin():
+        connection.exec_driver_sql("CREATE TABLE refused (queue_name CHECK (queue_name IS NULL))")
+        connection.exec_driver_sql(
+            f"CREATE TRIGGER refuse BEFORE INSERT ON {DEFAULT_TABLE} "
+            "BEGIN INSERT INTO refused VALUES (new.queue_name); END"
+        )
+    [error] = _failures(queue.push, Message("work"))
+    assert "CHECK constraint failed" in str(error)
+    assert queue.stats("work").in_flight == 1
+    engine.dispose()
+
+
+def test_a_commit_that_readers_prevent_is_a_known_failure(file: Path, url: str) -> None:
+    """Without a write-ahead log: waited for, then rolled back, and nothing is left (ERR-4)."""
+    engine = create_engine(url)
+    queue = SQLQueue(engine, create_tables=True, operation_timeout=timedelta(milliseconds=300))
+    queue.push(Message("work", b"0"))
+    with closing(sqlite3.connect(file, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute(f"SELECT count(*) FROM {DEFAULT_TABLE}").fetchall()
+        [error] = _failures(queue.push, Message("work", b"1"))
+        assert isinstance(error, BackendError)
+        assert not error.outcome_unknown
+        assert "locked" in str(error)
+    assert [each.payload for each in queue.pop("work", 10)] == [b"0"]
     engine.dispose()
 
 
