@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
+from pathlib import Path
 from uuid import UUID
 
 import pytest
 import typing_extensions
 from pydantic import BaseModel, Field
+from sqlalchemy import create_engine
 
 from hypercube_jobs import (
     Constant,
@@ -26,6 +28,7 @@ from hypercube_jobs import (
 )
 from hypercube_queue import BackendError, InvalidArgument, Message
 from hypercube_queue_memory import MemoryQueue
+from hypercube_queue_sql import SQLQueue
 
 NOW = datetime(2026, 7, 1, 12, 30, tzinfo=UTC)
 AT_ONCE = timedelta(0)
@@ -253,6 +256,32 @@ def test_without_shared_transactions_dispatch_within_is_refused(jobs: Jobs) -> N
         jobs.dispatch_within(object(), Invoice(1))
 
     assert jobs.queue.queues() == []
+
+
+def test_a_job_of_a_transaction_exists_if_it_commits(tmp_path: Path) -> None:
+    """And not otherwise; an id that is there leaves the transaction usable."""
+    engine = create_engine(f"sqlite:///{tmp_path}/jobs.db")
+    queue = SQLQueue(engine, create_tables=True)
+    jobs = Jobs(queue)
+    jobs.declare("invoice", Invoice)
+    jobs.dispatch(Invoice(1), id="one")
+
+    with engine.connect() as connection:
+        jobs.dispatch_within(connection, Invoice(2), id="two")
+        connection.rollback()
+    with engine.begin() as connection:
+        results = [
+            jobs.dispatch_within(connection, Invoice(1), id="one"),
+            jobs.dispatch_within(connection, Invoice(3), id="three", delay=timedelta(hours=1)),
+        ]
+        with pytest.raises(InvalidPayload):
+            jobs.dispatch_within(connection, Invoice("x"))
+
+    assert [result.created for result in results] == [False, True]
+    stats = queue.stats("default")
+    assert (stats.ready, stats.delayed) == (1, 1)
+    queue.close()
+    engine.dispose()
 
 
 def test_messages_are_made_to_be_pushed_in_one_batch(jobs: Jobs) -> None:

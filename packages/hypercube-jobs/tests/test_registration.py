@@ -12,7 +12,7 @@ import typing_extensions
 from pydantic import BaseModel
 
 from hypercube_jobs import Constant, DuplicateKind, Exponential, Jobs, UnknownKind
-from hypercube_queue import InvalidArgument
+from hypercube_queue import AsyncQueue, InvalidArgument
 from hypercube_queue_memory import MemoryQueue
 
 
@@ -260,9 +260,11 @@ def test_an_annotation_that_cannot_be_resolved_says_what_to_do(jobs: Jobs) -> No
 
 
 def test_jobs_need_a_queue() -> None:
-    """An URL is no queue, and the error says how to make one of it."""
+    """An URL is no queue, and the error says how to make one of it; nor is an AsyncQueue."""
     with pytest.raises(InvalidArgument, match=r"such as open_queue\(url\) gives, not str"):
         Jobs("memory://")
+    with pytest.raises(InvalidArgument, match=r"such as open_queue\(url\) gives, not AsyncQueue"):
+        Jobs(AsyncQueue(MemoryQueue()))
 
 
 def test_an_observer_is_an_observer(jobs: Jobs) -> None:

@@ -71,7 +71,8 @@ class Jobs:
     def __init__(
         self, queue: Queue, *, observers: Iterable[Observer] = (), clock: Clock = utc_now
     ) -> None:
-        if not isinstance(queue, Queue):
+        # An isinstance would take an AsyncQueue.
+        if capability(queue, Queue) is None:
             raise InvalidArgument(
                 f"queue is a Queue, such as open_queue(url) gives, not {type(queue).__name__}"
             )

@@ -315,8 +315,9 @@ class Coordinator:
     def _give_back_arrived(self) -> None:
         try:
             messages = self._popping.arrived()
-        except QueueError:
-            return  # nothing came of that pop
+        except Exception as error:  # noqa: BLE001  # whatever a driver raises: it is the end
+            _log.warning("a last pop failed: %s", error)
+            return
         self._return(messages)
 
     def _interrupt(self, running: list[Held]) -> None:
