@@ -183,10 +183,7 @@ def test_an_invalid_payload_is_permanent_and_never_shown(
 
     assert {job.reason for job in box.jobs.failed()} == {
         "hypercube_jobs.InvalidPayload: text: Input should be a valid string",
-        (
-            "hypercube_jobs.InvalidPayload: payload: Invalid JSON: expected value at line "
-            "1 column 1"
-        ),
+        "hypercube_jobs.InvalidPayload: payload: Invalid JSON: expected value at line 1 column 1",
     }
     assert "hunter2" not in caplog.text + repr(box.jobs.failed())
 
