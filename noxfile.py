@@ -135,7 +135,7 @@ def _test(session: nox.Session, part: str) -> None:
 
 def _lint(session: nox.Session) -> None:
     session.install(RUFF)
-    session.run("ruff", "check")
+    session.run("ruff", "check", "--output-format", "concise")
     session.run("ruff", "format", "--check")
 
 

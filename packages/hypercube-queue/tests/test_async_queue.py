@@ -146,6 +146,7 @@ def test_capabilities_carry_over_and_work() -> None:
             assert offered == list(_CAPABILITIES[:-1])
             await queue.push(*(Message("q", id=str(n)) for n in range(4)))
             deliveries = await queue.pop("q", 4)
+            assert queue.visibility_timeout == _LONG
             await queue.extend_visibility(_LONG, deliveries[0])
             await queue.release(deliveries[0])
             await queue.dead_letter(*deliveries[1:])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -14,11 +14,13 @@ from hypercube_queue import (
     AsyncQueue,
     AsyncRedriver,
     DeadLetter,
+    Message,
     Queue,
     QueueStats,
     Redriver,
     StatsProvider,
     TransactionalPusher,
+    VisibilityExtender,
     capability,
     open_queue,
 )
@@ -48,6 +50,23 @@ def test_half_a_capability_is_none() -> None:
             return []
 
     assert capability(Half(), StatsProvider) is None
+
+
+def test_a_property_belongs_to_a_capability_like_a_method() -> None:
+    """Half of it is none, and asking does not read it."""
+
+    class Half:
+        def extend_visibility(self, extension: timedelta, *messages: Message) -> None: ...
+
+    class Whole(Half):
+        @property
+        def visibility_timeout(self) -> timedelta:
+            raise AssertionError("read")
+
+    whole = Whole()
+
+    assert capability(Half(), VisibilityExtender) is None
+    assert capability(whole, VisibilityExtender) is whole
 
 
 def test_an_attribute_of_the_name_is_no_capability() -> None:

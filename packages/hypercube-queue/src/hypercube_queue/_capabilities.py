@@ -221,6 +221,8 @@ def capability(queue: object, protocol: Callable[..., C]) -> C | None:
     callable because type checkers refuse a Protocol where a `type[C]` is expected.)
     """
     for name, method in vars(protocol).items():
+        if isinstance(method, property) and inspect.getattr_static(queue, name, None) is None:
+            return None
         if name.startswith("_") or not inspect.isfunction(method):
             continue
         offered = getattr(queue, name, None)
@@ -228,4 +230,4 @@ def capability(queue: object, protocol: Callable[..., C]) -> C | None:
             return None
         if inspect.iscoroutinefunction(offered) != inspect.iscoroutinefunction(method):
             return None
-    return queue  # type: ignore[return-value]  # its methods were just compared
+    return queue  # type: ignore[return-value]  # its members were just compared
