@@ -6,7 +6,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from datetime import timedelta
 from pathlib import Path
 
@@ -85,6 +85,32 @@ def test_readers_that_are_locked_out_fail_in_time(file: Path, url: str) -> None:
                 with pytest.raises(BackendError, match="locked"):
                     call()
         assert queue.queues() == ["work"]
+
+
+def test_a_pop_has_one_time_limit_for_all_it_does(file: Path, url: str) -> None:
+    """Locked out from looking first and from claiming then, it ends as if it were one (ERR-5)."""
+    with open_queue(f"{url}?operation_timeout=2") as queue:
+        queue.push(Message("work", b"0"))
+    with open_queue(f"{url}?operation_timeout=2") as queue, ExitStack() as held:
+        first = held.enter_context(closing(sqlite3.connect(file, isolation_level=None)))
+        first.execute("PRAGMA locking_mode=EXCLUSIVE")
+        first.execute("BEGIN IMMEDIATE")
+        ended: list[float] = []
+
+        def pop() -> None:
+            begun = time.monotonic()
+            with pytest.raises(BackendError, match="locked"):
+                queue.pop("work", wait=NOTHING)
+            ended.append(time.monotonic() - begun)
+
+        popping = threading.Thread(target=pop)
+        popping.start()
+        time.sleep(1.4)
+        first.close()
+        held.enter_context(_locked(file))
+        popping.join(20)
+    assert len(ended) == 1
+    assert 1.9 < ended[0] < 3.0
 
 
 def test_threads_that_wait_for_their_turn_fail_in_time(file: Path, url: str) -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from hypercube_queue import Message, open_queue
+from hypercube_queue.driver import Deadline
 from hypercube_queue_sql import DEFAULT_TABLE, SQLQueue
 
 NOTHING = timedelta(0)
@@ -245,10 +246,10 @@ def test_an_idle_pop_asks_five_times_a_second_at_most(queue: SQLQueue) -> None:
     asked = 0
     look = queue._dialect.next_visible
 
-    def counted(queue_name: str) -> float | None:
+    def counted(queue_name: str, end: Deadline) -> float | None:
         nonlocal asked
         asked += 1
-        return look(queue_name)
+        return look(queue_name, end)
 
     queue._dialect.next_visible = counted
     thread = threading.Thread(

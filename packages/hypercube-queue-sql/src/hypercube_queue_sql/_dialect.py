@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 from sqlalchemy.engine.interfaces import DBAPICursor
 
 from hypercube_queue import Guarantees
-from hypercube_queue.driver import PushItem
+from hypercube_queue.driver import Deadline, PushItem
 from hypercube_queue_sql._delivery import Settled
 from hypercube_queue_sql._rows import Row
 from hypercube_queue_sql._wakeups import Wakeups
@@ -45,8 +45,8 @@ class Dialect(Protocol):
         """Run `work`, which only reads. It may run again, so it changes nothing outside."""
         ...
 
-    def write(self, work: Callable[[DBAPICursor], R]) -> R:
-        """Run `work` in a transaction and commit. It may run again, as in `read`.
+    def write(self, work: Callable[[DBAPICursor], R], *, end: Deadline | None = None) -> R:
+        """Run `work` in a transaction and commit, by `end`. It may run again, as in `read`.
 
         Whatever is raised, nothing was changed, unless it is a BackendError that says so.
         """
@@ -77,8 +77,11 @@ class Dialect(Protocol):
 
     # Statements
 
-    def next_visible(self, queue_name: str) -> float | None:
-        """In how many seconds something becomes visible, None if nothing will by itself."""
+    def next_visible(self, queue_name: str, end: Deadline) -> float | None:
+        """In how many seconds something becomes visible, None if nothing will by itself.
+
+        Told by `end`, however long `read` could take.
+        """
         ...
 
     def insert(self, cursor: DBAPICursor, items: Sequence[PushItem]) -> list[PushItem]:

@@ -95,12 +95,13 @@ class SQLQueue:
             )
         self._poll_timeout = checked_poll_timeout(poll_timeout)
         self._visibility_us = to_microseconds(checked_visibility(visibility_timeout))
+        self._operation_timeout = checked_visibility(operation_timeout, field="operation_timeout")
         self._dialect = _DIALECTS[engine.dialect.name](
             engine,
             table=table,
             schema=schema,
             create_tables=create_tables,
-            operation_timeout=checked_visibility(operation_timeout, field="operation_timeout"),
+            operation_timeout=self._operation_timeout,
             owned=_owned,
         )
         self._gate = Gate("SQL queue", in_child=self._dialect.in_child)
@@ -140,16 +141,19 @@ class SQLQueue:
         with self._gate:
             queue_name = checked_queue_name(queue_name, self.guarantees)
             checked_count("max_messages", max_messages, at_most=MAX_POP)
-            deadline = Deadline(checked_wait(wait, self._poll_timeout))
+            waiting = checked_wait(wait, self._poll_timeout)
+            deadline = Deadline(waiting)
+            # One for all looks and the claim, which could take the time limit each (ERR-5).
+            end = Deadline(waiting + self._operation_timeout)
             with self._dialect.wakeups.watch(queue_name) as watch:
                 while True:
                     self._gate.check()
                     seen = watch.changes
-                    seconds = self._dialect.next_visible(queue_name)
+                    seconds = self._dialect.next_visible(queue_name, end)
                     if seconds is None:
                         seconds = self._dialect.poll_seconds
                     elif seconds <= 0:
-                        if taken := self._claim(queue_name, max_messages):
+                        if taken := self._claim(queue_name, max_messages, end):
                             return taken
                         seconds = 0
                     if deadline.passed:
@@ -158,9 +162,9 @@ class SQLQueue:
                         seen, min(seconds, self._dialect.poll_seconds, deadline.seconds_left())
                     )
 
-    def _claim(self, queue_name: str, max_messages: int) -> list[Message]:
+    def _claim(self, queue_name: str, max_messages: int, end: Deadline) -> list[Message]:
         taken, faults = self._dialect.write(
-            lambda cursor: self._take(cursor, queue_name, max_messages)
+            lambda cursor: self._take(cursor, queue_name, max_messages), end=end
         )
         for seq, reason in faults:
             _log.warning(

@@ -129,8 +129,8 @@ class SQLiteDialect:
     def read(self, work: Callable[[DBAPICursor], R]) -> R:
         return self._connections.read(work)
 
-    def write(self, work: Callable[[DBAPICursor], R]) -> R:
-        return self._connections.write(work)
+    def write(self, work: Callable[[DBAPICursor], R], *, end: Deadline | None = None) -> R:
+        return self._connections.write(work, end=end)
 
     def check_connection(self, connection: object) -> None:
         if not is_sqlalchemy(connection) and not isinstance(connection, sqlite3.Connection):
@@ -251,7 +251,7 @@ class SQLiteDialect:
 
     # Statements
 
-    def next_visible(self, queue_name: str) -> float | None:
+    def next_visible(self, queue_name: str, end: Deadline) -> float | None:
         def look(cursor: DBAPICursor) -> float | None:
             found = cursor.execute(self._sql["next_visible"], (queue_name.encode(),)).fetchone()
             if found is None:
@@ -260,7 +260,7 @@ class SQLiteDialect:
             return (found[0] - _now()) / 1_000_000 if isinstance(found[0], int | float) else 0.0
 
         try:
-            return self._connections.read(look, wait=False)
+            return self._connections.read(look, end=end, wait=False)
         except Taken:
             return None
 

@@ -87,9 +87,11 @@ class SQLiteConnections:
         ):
             pass
 
-    def read(self, work: Callable[[DBAPICursor], R], *, wait: bool = True) -> R:
+    def read(
+        self, work: Callable[[DBAPICursor], R], *, end: Deadline | None = None, wait: bool = True
+    ) -> R:
         """Run `work` without a transaction. With `wait=False` raise Taken at once."""
-        deadline = Deadline(self._limit)
+        deadline = self._deadline(end)
         with (
             translated(self._place),
             # In memory there is no snapshot to read beside a writer.
@@ -98,9 +100,9 @@ class SQLiteConnections:
         ):
             return patiently(deadline, lambda: work(plain_cursor(connection)))
 
-    def write(self, work: Callable[[DBAPICursor], R]) -> R:
+    def write(self, work: Callable[[DBAPICursor], R], *, end: Deadline | None = None) -> R:
         """Run `work` in a transaction that holds the write lock from the start."""
-        deadline = Deadline(self._limit)
+        deadline = self._deadline(end)
         with (
             translated(self._place),
             self._turn(deadline),
@@ -116,6 +118,11 @@ class SQLiteConnections:
             self._turn(Deadline(self._limit)) if self._is_single else nullcontext(),
         ):
             return work(plain_cursor(connection))
+
+    def _deadline(self, end: Deadline | None) -> Deadline:
+        if end is None:
+            return Deadline(self._limit)
+        return Deadline(min(self._limit, timedelta(seconds=end.seconds_left())))
 
     # Connections
 
