@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 import secrets
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,15 +27,15 @@ from hypercube_queue.driver import (
     checked_queue_name,
     checked_visibility,
     checked_wait,
-    from_epoch_microseconds,
     from_microseconds,
     shown,
     to_microseconds,
 )
+from hypercube_queue_sql._dead_letters import checked_cursor, dead_letter
 from hypercube_queue_sql._delivery import Settled, SQLDelivery
 from hypercube_queue_sql._dialect import Dialect
 from hypercube_queue_sql._errors import twin
-from hypercube_queue_sql._rows import Row, UnreadableRow, message, raw
+from hypercube_queue_sql._rows import UnreadableRow, message
 from hypercube_queue_sql._sqlite import SQLiteDialect
 from hypercube_queue_sql._tables import DEFAULT_TABLE
 
@@ -46,8 +45,6 @@ _DIALECTS: dict[str, Callable[..., Dialect]] = {"sqlite": SQLiteDialect}
 
 #: How long `close` waits for running calls before it closes idle connections.
 _LEAVE = timedelta(seconds=1)
-#: `visible_at` and `seq` of a dead message, neither over what BIGINT holds.
-_CURSOR = re.compile(r"([0-9]{1,18})\.([0-9]{1,18})")
 
 Settle: TypeAlias = Callable[[DBAPICursor, Sequence[Settled]], list[Settled]]
 
@@ -272,11 +269,11 @@ class SQLQueue:
         with self._gate:
             queue_name = checked_queue_name(queue_name, self.guarantees)
             checked_count("limit", limit, at_most=MAX_POP)
-            place = None if before is None else _checked_cursor(before)
+            place = None if before is None else checked_cursor(before)
             rows = self._dialect.read(
                 lambda cursor: self._dialect.dead_letters(cursor, queue_name, limit, place)
             )
-            return [_dead_letter(row, queue_name) for row in rows]
+            return [dead_letter(row, queue_name) for row in rows]
 
     def redrive_ids(self, queue_name: str, *ids: str) -> int:
         with self._gate:
@@ -394,22 +391,3 @@ def _readable(names: Iterable[object]) -> Iterator[str]:
                 yield name.decode()
             except UnicodeDecodeError:
                 continue
-
-
-def _dead_letter(row: Row, queue_name: str) -> DeadLetter:
-    died_at = from_epoch_microseconds(row.visible_at)
-    cursor = f"{row.visible_at}.{row.seq}"
-    reason = "" if row.reason is None else row.reason.decode(errors="replace")
-    try:
-        # What was set aside once stays so, even for a release that could read it.
-        if not reason:
-            return DeadLetter(message(row, queue_name), None, "", died_at, cursor)
-    except UnreadableRow as error:
-        reason = str(error)
-    return DeadLetter(None, raw(row), reason, died_at, cursor)
-
-
-def _checked_cursor(cursor: object) -> tuple[int, int]:
-    if isinstance(cursor, str) and (match := _CURSOR.fullmatch(cursor)):
-        return int(match[1]), int(match[2])
-    raise InvalidArgument(f"before is {shown(cursor)}; it takes the cursor of a DeadLetter")

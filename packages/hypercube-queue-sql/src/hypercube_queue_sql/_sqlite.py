@@ -23,23 +23,15 @@ from hypercube_queue_sql._delivery import Settled
 from hypercube_queue_sql._fork import ForkGuard
 from hypercube_queue_sql._rows import Row
 from hypercube_queue_sql._shared import Shared, shared_by
-from hypercube_queue_sql._sqlite_connections import (
-    Known,
-    SQLiteConnections,
-    Taken,
-    patiently,
-    plain_cursor,
-    transact,
-)
+from hypercube_queue_sql._sqlite_connections import SQLiteConnections, Taken
+from hypercube_queue_sql._sqlite_tables import SQLiteTables
 from hypercube_queue_sql._statements import load_statements
-from hypercube_queue_sql._tables import LAYOUT_VERSION, Tables, TablesMissing
+from hypercube_queue_sql._tables import Tables
 from hypercube_queue_sql._wakeups import Wakeups
 from hypercube_queue_sql._within import dbapi_connection, is_sqlalchemy
 
 R = TypeVar("R")
 
-#: UPDATE .. RETURNING.
-_OLDEST = (3, 35, 0)
 #: What a row holds beside payload and extra: four names, the numbers, the record's header.
 _ROW_OVERHEAD_BYTES = 4 * 1024
 #: Rows of one INSERT: more bring nothing, and some builds take 999 values at most.
@@ -80,20 +72,21 @@ class SQLiteDialect:
             )
         self._engine = engine
         self._owned = owned
-        self._create = create_tables
         self._limit = operation_timeout
-        self._tables = Tables(MetaData(), table, schema)
-        names = self._tables.quoted(engine.dialect)
+        tables = Tables(MetaData(), table, schema)
+        names = tables.quoted(engine.dialect)
         self._sql = load_statements("sqlite.sql", rows="{rows}", **names)
         self._inserts = [
             self._sql["insert"].replace("{rows}", ", ".join([_NEW_ROW] * count))
             for count in range(_ROWS + 1)
         ]
-        self._table = names["messages"]
         database = engine.url.database
         self._in_memory = _is_in_memory(engine)
         self._place = "the in-memory database" if self._in_memory else f"database {database}"
         self._key: Hashable = id(engine) if self._in_memory else os.path.realpath(database or "")
+        self._tables = SQLiteTables(
+            tables, engine.dialect, self._sql, create=create_tables, place=self._place
+        )
         self._guard = ForkGuard(engine.dispose) if owned and not self._in_memory else None
         self._connect()
         self.guarantees = Guarantees(
@@ -114,7 +107,7 @@ class SQLiteDialect:
             in_memory=self._in_memory,
             limit=self._limit,
             guard=self._guard or nullcontext(),
-            prepare=self._prepare,
+            prepare=self._tables.prepare,
         )
 
     @property
@@ -124,7 +117,7 @@ class SQLiteDialect:
     # Transactions
 
     def create_tables(self) -> None:
-        self._connections.visit(self._create_missing)
+        self._connections.visit(self._tables.create_missing)
 
     def read(self, work: Callable[[DBAPICursor], R]) -> R:
         return self._connections.read(work)
@@ -153,74 +146,10 @@ class SQLiteDialect:
                     "connection is in autocommit mode with no transaction open, so each message "
                     "would be committed at once: begin a transaction first"
                 )
-            self._prepare_within(cursor)
+            self._tables.prepare_within(cursor)
             return work(cursor)
 
         return self._connections.within(joined, prepared)
-
-    def _prepare(self, connection: sqlite3.Connection, known: Known, deadline: Deadline) -> None:
-        """Look for the tables on a connection's first use, and create them if asked to."""
-        if self._table in known.tables:
-            return
-        if sqlite3.sqlite_version_info < _OLDEST:
-            raise BackendError(
-                f"SQLite {sqlite3.sqlite_version} is too old: it takes 3.35 or a newer one, which "
-                "comes with the Python of most systems since 2021"
-            )
-        try:
-            version = patiently(deadline, lambda: self._layout(plain_cursor(connection)))
-        except TablesMissing:
-            if not self._create:
-                raise
-            self._create_missing(connection, known, deadline)
-            return
-        if version is None:
-            transact(connection, self._adopt, deadline, self._place)
-        else:
-            self._tables.check_layout(version)
-        known.tables.add(self._table)
-
-    def _prepare_within(self, cursor: DBAPICursor) -> None:
-        """The same in a transaction of the caller's, which may yet be rolled back."""
-        try:
-            version = self._layout(cursor)
-        except TablesMissing:
-            if not self._create:
-                raise
-            self._create_all(cursor)
-            return
-        if version is None:
-            self._adopt(cursor)
-        else:
-            self._tables.check_layout(version)
-
-    def _create_missing(
-        self, connection: sqlite3.Connection, known: Known, deadline: Deadline
-    ) -> None:
-        transact(connection, self._create_all, deadline, self._place)
-        known.tables.add(self._table)
-
-    def _create_all(self, cursor: DBAPICursor) -> None:
-        for statement in self._tables.creation(self._engine.dialect):
-            cursor.execute(statement)
-        version = self._layout(cursor)
-        if version is None:
-            self._adopt(cursor)
-        else:
-            self._tables.check_layout(version)
-
-    def _layout(self, cursor: DBAPICursor) -> int | None:
-        try:
-            [(version,)] = cursor.execute(self._sql["layout"]).fetchall()
-        except sqlite3.OperationalError as error:
-            if "no such table" not in str(error):
-                raise
-            raise self._tables.missing() from error
-        return version  # type: ignore[no-any-return]  # check_layout takes anything
-
-    def _adopt(self, cursor: DBAPICursor) -> None:
-        """Note the layout of tables that were just made, here or by a migration."""
-        cursor.execute(self._sql["set_layout"], (LAYOUT_VERSION,))
 
     # Lifecycle
 

@@ -1,0 +1,98 @@
+"""Seeing to it that the tables are there, and of this release."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping
+
+from sqlalchemy.engine import Dialect
+from sqlalchemy.engine.interfaces import DBAPICursor
+
+from hypercube_queue import BackendError
+from hypercube_queue.driver import Deadline
+from hypercube_queue_sql._sqlite_connections import Known, patiently, plain_cursor, transact
+from hypercube_queue_sql._tables import LAYOUT_VERSION, Tables, TablesMissing
+
+#: UPDATE .. RETURNING.
+_OLDEST = (3, 35, 0)
+
+
+class SQLiteTables:
+    """The tables of one queue object, looked for on each connection's first use.
+
+    With `create` they are made where they are missing.
+    """
+
+    def __init__(
+        self, tables: Tables, dialect: Dialect, sql: Mapping[str, str], *, create: bool, place: str
+    ) -> None:
+        self._tables = tables
+        self._creation = tables.creation(dialect)
+        self._table = tables.quoted(dialect)["messages"]
+        self._sql = sql
+        self._create = create
+        self._place = place
+
+    def prepare(self, connection: sqlite3.Connection, known: Known, deadline: Deadline) -> None:
+        """Look for the tables on a connection's first use, and create them if asked to."""
+        if self._table in known.tables:
+            return
+        if sqlite3.sqlite_version_info < _OLDEST:
+            raise BackendError(
+                f"SQLite {sqlite3.sqlite_version} is too old: it takes 3.35 or a newer one, which "
+                "comes with the Python of most systems since 2021"
+            )
+        try:
+            version = patiently(deadline, lambda: self._layout(plain_cursor(connection)))
+        except TablesMissing:
+            if not self._create:
+                raise
+            self.create_missing(connection, known, deadline)
+            return
+        if version is None:
+            transact(connection, self._adopt, deadline, self._place)
+        else:
+            self._tables.check_layout(version)
+        known.tables.add(self._table)
+
+    def prepare_within(self, cursor: DBAPICursor) -> None:
+        """The same in a transaction of the caller's, which may yet be rolled back."""
+        try:
+            version = self._layout(cursor)
+        except TablesMissing:
+            if not self._create:
+                raise
+            self._create_all(cursor)
+            return
+        if version is None:
+            self._adopt(cursor)
+        else:
+            self._tables.check_layout(version)
+
+    def create_missing(
+        self, connection: sqlite3.Connection, known: Known, deadline: Deadline
+    ) -> None:
+        transact(connection, self._create_all, deadline, self._place)
+        known.tables.add(self._table)
+
+    def _create_all(self, cursor: DBAPICursor) -> None:
+        for statement in self._creation:
+            cursor.execute(statement)
+        version = self._layout(cursor)
+        if version is None:
+            self._adopt(cursor)
+        else:
+            self._tables.check_layout(version)
+
+    def _layout(self, cursor: DBAPICursor) -> int | None:
+        try:
+            [(version,)] = cursor.execute(self._sql["layout"]).fetchall()
+        except sqlite3.OperationalError as error:
+            if "no such table" not in str(error):
+                raise
+            raise self._tables.missing() from error
+        return version  # type: ignore[no-any-return]  # check_layout takes anything
+
+    def _adopt(self, cursor: DBAPICursor) -> None:
+        """Note the layout of tables that were just made, here or by a migration."""
+        cursor.execute(self._sql["set_layout"], (LAYOUT_VERSION,))
