@@ -51,9 +51,11 @@ class Harness(ABC):
     guarantees: ClassVar[Guarantees]
     #: The capabilities of the driver: members of `hypercube_queue.CAPABILITIES`.
     capabilities: ClassVar[frozenset[type]]
-    #: How much slower than a local store the backend is: short leases and all patience of the
+    #: How much slower than a local store the backend is: short leases and the patience of the
     #: suite are multiplied by it.
     pace: ClassVar[float] = 1.0
+    #: How long the suite waits for what must come before it says that it did not.
+    patience: ClassVar[timedelta] = timedelta(seconds=10)
     #: How many messages stand behind a pop that must stay fast (POP-9).
     backlog: ClassVar[int] = 10_000
     #: `advance` moves a clock that stands still otherwise.

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import ClassVar
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from hypercube_queue import (
     AlreadyExists,
@@ -28,7 +29,9 @@ _handles = st.integers(0, 1)
 #: Few ids, so that they meet again.
 _ids = st.sampled_from("abcdef")
 _payloads = st.binary(max_size=3)
-_choices = st.lists(st.integers(0, 1000), min_size=1, max_size=4)
+#: Deliveries, counted from the newest; the old ones are mostly stale.
+_choice = st.integers(0, 3) | st.integers(0, 1000)
+_choices = st.lists(_choice, min_size=1, max_size=4)
 
 
 class QueueMachine(RuleBasedStateMachine):
@@ -147,7 +150,7 @@ class QueueMachine(RuleBasedStateMachine):
         )
 
     @precondition(lambda self: self.deliveries)
-    @rule(choice=st.integers(0, 1000), verb=st.sampled_from(["ack", "retry", "dead_letter"]))
+    @rule(choice=_choice, verb=st.sampled_from(["ack", "retry", "dead_letter"]))
     def settle_through_another_object(self, choice: int, verb: str) -> None:
         [(queue, message, _)] = self._chosen([choice])
         foreign = next(each for each in self.handles if each is not queue)
@@ -189,10 +192,14 @@ class QueueMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.trial.harness.injected_clock)
     @rule(quarters=st.integers(1, 5))
     def advance(self, quarters: int) -> None:
-        # Leases and delays are whole quarters, so that some end at this very moment.
-        duration = self.trial.long_lease / 4 * quarters
-        self.trial.advance(duration)
-        self.model.advance(duration)
+        self._advance(self.trial.long_lease / 4 * quarters)
+
+    @precondition(lambda self: self.trial.harness.injected_clock and self.model.next_due())
+    @rule()
+    def advance_to_the_very_moment_that_something_is_due(self) -> None:
+        due = self.model.next_due()
+        assert due is not None
+        self._advance(due - self.model.now)
 
     @rule(handle=_handles)
     def reopen(self, handle: int) -> None:
@@ -207,29 +214,26 @@ class QueueMachine(RuleBasedStateMachine):
                 self.model.lose(delivered)
         self.deliveries = kept
 
-    # What must hold at any time
+    # What can be seen at any time; not after each step, since looking can set things right
 
-    @invariant()
-    def counts_agree(self) -> None:
-        if not self._declares(StatsProvider):
-            return
-        for handle in self.handles:
-            provider = self.trial.offers(StatsProvider, handle)
-            assert provider.queues() == self.model.names()
-            for name in (QUEUE, OTHER_QUEUE):
-                stats = provider.stats(name)
-                assert {
-                    "ready": stats.ready,
-                    "delayed": stats.delayed,
-                    "in_flight": stats.in_flight,
-                    "dead": stats.dead,
-                } == self.model.counts(name)
+    @precondition(lambda self: self._declares(StatsProvider))
+    @rule(handle=_handles)
+    def count(self, handle: int) -> None:
+        provider = self.trial.offers(StatsProvider, self.handles[handle])
+        assert provider.queues() == self.model.names()
+        for name in (QUEUE, OTHER_QUEUE):
+            stats = provider.stats(name)
+            assert {
+                "ready": stats.ready,
+                "delayed": stats.delayed,
+                "in_flight": stats.in_flight,
+                "dead": stats.dead,
+            } == self.model.counts(name)
 
-    @invariant()
-    def dead_letters_agree(self) -> None:
-        if not self._declares(DeadLetterStore):
-            return
-        store = self.trial.offers(DeadLetterStore, self.handles[0])
+    @precondition(lambda self: self._declares(DeadLetterStore))
+    @rule(handle=_handles)
+    def look_at_dead_letters(self, handle: int) -> None:
+        store = self.trial.offers(DeadLetterStore, self.handles[handle])
         for name in (QUEUE, OTHER_QUEUE):
             shown = [each.message for each in store.dead_letters(name, 100)]
             assert [
@@ -243,6 +247,10 @@ class QueueMachine(RuleBasedStateMachine):
 
     def _declares(self, protocol: type) -> bool:
         return protocol in self.trial.harness.capabilities
+
+    def _advance(self, duration: timedelta) -> None:
+        self.trial.advance(duration)
+        self.model.advance(duration)
 
     def _receive(self, queue: Queue, message: Message) -> None:
         """A pop returned this; the model says whether it may have."""
@@ -258,7 +266,8 @@ class QueueMachine(RuleBasedStateMachine):
         self.deliveries.append((queue, message, delivered))
 
     def _chosen(self, choices: list[int]) -> list[tuple[Queue, Message, Delivered]]:
-        return [self.deliveries[choice % len(self.deliveries)] for choice in choices]
+        newest = len(self.deliveries) - 1
+        return [self.deliveries[newest - choice % len(self.deliveries)] for choice in choices]
 
     def _settle(
         self,
@@ -282,6 +291,10 @@ class QueueMachine(RuleBasedStateMachine):
             assert failed(operation(handle), *(message for message, _ in batch)) == wrong
 
     def _compare_what_is_left(self) -> None:
+        if self._declares(DeadLetterStore):
+            self.look_at_dead_letters(0)
+        if self._declares(StatsProvider):
+            self.count(1)
         for name in (QUEUE, OTHER_QUEUE):
             for message in self.trial.queue.pop(name, 1000, wait=NOTHING):
                 self._receive(self.trial.queue, message)

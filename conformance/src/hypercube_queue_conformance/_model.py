@@ -57,6 +57,15 @@ class Model:
             if stored.state in (State.DELAYED, State.IN_FLIGHT) and stored.until <= self.now:
                 stored.state, stored.owner = State.READY, 0
 
+    def next_due(self) -> timedelta | None:
+        """When the next lease or delay ends, if any does."""
+        due = [
+            stored.until
+            for stored in self._all()
+            if stored.state in (State.DELAYED, State.IN_FLIGHT)
+        ]
+        return min(due, default=None)
+
     # Push
 
     def push(

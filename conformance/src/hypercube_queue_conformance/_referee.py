@@ -233,11 +233,12 @@ class Referee:
             result.declaration, result.left_out = declaration, left_out
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        if self._results:
+        ran = [result for result in self._results.values() if result.outcomes]
+        if ran:
             terminalreporter.section("queue conformance")
-            for result in self._results.values():
-                for line in _report.summary(result):
-                    terminalreporter.write_line(line)
+        for result in ran:
+            for line in _report.summary(result):
+                terminalreporter.write_line(line)
 
     def _result(self, driver: str) -> DriverResult:
         return self._results.setdefault(driver, DriverResult(driver))

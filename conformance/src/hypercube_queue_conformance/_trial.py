@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from datetime import timedelta
-from functools import cached_property
 from typing import TypeVar
 
 from hypercube_queue import (
@@ -54,6 +53,8 @@ class Trial:
     def __init__(self, harness: Harness) -> None:
         self.harness = harness
         self._opened: list[Queue] = []
+        self._roles: dict[str, Queue] = {}
+        self._opening = threading.Lock()
         self._travelled = NOTHING
         pace = harness.pace
         #: A lease that a test can wait to end. What a test wants to own has a longer one.
@@ -63,7 +64,7 @@ class Trial:
         #: A delay that a test can wait to end.
         self.delay = timedelta(milliseconds=250) * pace
         #: How long the suite waits for what must come, in real time.
-        self.patience = timedelta(seconds=10) * pace
+        self.patience = harness.patience * pace
         #: Enough for a thread to begin to wait, in real time.
         self.moment = timedelta(milliseconds=60) * pace
         #: A lease and a delay that do not end within a test.
@@ -81,20 +82,27 @@ class Trial:
         self._opened.append(queue)
         return queue
 
-    @cached_property
+    @property
     def queue(self) -> Queue:
         """The driver object under test."""
-        return self.open()
+        return self._the("queue")
 
-    @cached_property
+    @property
     def other(self) -> Queue:
         """A second driver object, as another process would have."""
-        return self.open()
+        return self._the("other")
 
-    @cached_property
+    @property
     def hasty(self) -> Queue:
         """A driver object whose leases end soon, after `self.lease`."""
-        return self.open(visibility_timeout=self.lease)
+        return self._the("hasty", visibility_timeout=self.lease)
+
+    def _the(self, role: str, **options: timedelta) -> Queue:
+        # Threads of one test may be the first to ask, and must get the same object.
+        with self._opening:
+            if role not in self._roles:
+                self._roles[role] = self.open(**options)
+            return self._roles[role]
 
     def offers(self, protocol: Callable[..., C], queue: Queue | None = None) -> C:
         """The queue, typed as a capability that the driver declares."""
@@ -204,7 +212,8 @@ class Trial:
     ) -> Future[list[Message]]:
         """A pop that waits in a thread, and has surely begun to."""
         source = self.queue if queue is None else queue
-        popping = self.start(source.pop, queue_name, max_messages, wait=self.patience)
+        # Longer than `result` waits for it: that the wait is over must not look like a wake-up.
+        popping = self.start(source.pop, queue_name, max_messages, wait=5 * self.patience)
         time.sleep(self.moment.total_seconds())
         return popping
 

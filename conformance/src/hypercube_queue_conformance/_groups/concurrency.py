@@ -33,7 +33,7 @@ class Concurrency:
         def drain(queue: Queue) -> Callable[[], list[str]]:
             def run() -> list[str]:
                 taken: list[str] = []
-                while deliveries := queue.pop(QUEUE, 3, wait=NOTHING):
+                while len(taken) <= 400 and (deliveries := queue.pop(QUEUE, 3, wait=NOTHING)):
                     taken += [each.id for each in deliveries]
                 return taken
 
@@ -53,7 +53,11 @@ class Concurrency:
 
         def drain() -> set[str]:
             taken: set[str] = set()
-            while deliveries := trial.queue.pop(QUEUE, 3, wait=trial.moment):
+            end = time.monotonic() + trial.patience.total_seconds()
+            while time.monotonic() < end:
+                deliveries = trial.queue.pop(QUEUE, 3, wait=trial.moment)
+                if not deliveries:
+                    break
                 taken |= {each.id for each in deliveries}
             return taken
 

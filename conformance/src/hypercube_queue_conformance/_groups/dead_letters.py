@@ -212,6 +212,7 @@ def _paged(store: DeadLetterStore, limit: int) -> list[str]:
     before = None
     while page := store.dead_letters(QUEUE, limit, before):
         assert len(page) <= limit
+        assert len(seen) <= 100, "paging does not come to an end"
         seen += [each.cursor for each in page]
         before = page[-1].cursor
     return seen

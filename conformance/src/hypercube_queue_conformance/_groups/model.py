@@ -11,7 +11,7 @@ from hypercube_queue_conformance._marks import rule, when
 from hypercube_queue_conformance._trial import Trial
 
 #: How many random runs there are unless --conformance-examples says otherwise.
-_DEFAULT_EXAMPLES = 25
+_DEFAULT_EXAMPLES = 50
 
 
 class ModelComparison:
@@ -30,7 +30,7 @@ class ModelComparison:
             machine_for(lambda: Trial(type(trial.harness)())),
             settings=settings(
                 max_examples=examples or _DEFAULT_EXAMPLES,
-                stateful_step_count=40,
+                stateful_step_count=50,
                 derandomize=not examples,
                 deadline=None,
                 database=None,

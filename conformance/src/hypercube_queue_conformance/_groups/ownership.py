@@ -156,15 +156,6 @@ class Ownership:
 
         check()
 
-    @rule("OWN-4", "SET-3")
-    def test_own_4_a_retry_stores_the_contents_of_the_delivery(self, trial: Trial) -> None:
-        """What a worker wrote into payload and extra is what the next delivery has."""
-        delivery = trial.deliver_one()
-        delivery.payload, delivery.extra = b"new payload", b"new extra"
-        trial.queue.retry(delivery)
-        again = trial.receive_one()
-        assert (again.payload, again.extra) == (b"new payload", b"new extra")
-
     @rule("OWN-4")
     def test_own_4_changes_to_other_fields_corrupt_nothing(self, trial: Trial) -> None:
         """The stored identity and routing win over what a worker wrote into the message."""

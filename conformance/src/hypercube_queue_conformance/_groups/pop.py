@@ -284,7 +284,7 @@ class Pop:
         before = time.process_time()
         wait = timedelta(milliseconds=500)
         assert trial.queue.pop(QUEUE, wait=wait) == []
-        assert time.process_time() - before < 0.4 * wait.total_seconds()
+        assert time.process_time() - before < 0.2 * wait.total_seconds()
 
     @rule("POP-8", "RED-6")
     @needs("insert_unreadable")

@@ -217,6 +217,15 @@ class Settlement:
 
     # Retry
 
+    @rule("SET-3", "OWN-4")
+    def test_set_3_a_retry_stores_the_contents_of_the_delivery(self, trial: Trial) -> None:
+        """What a worker wrote into payload and extra is what the next delivery has."""
+        delivery = trial.deliver_one()
+        delivery.payload, delivery.extra = b"new payload", b"new extra"
+        trial.queue.retry(delivery)
+        again = trial.receive_one()
+        assert (again.payload, again.extra) == (b"new payload", b"new extra")
+
     @rule("SET-3")
     def test_set_3_a_retried_message_is_visible_at_once_without_a_delay(self, trial: Trial) -> None:
         """Its attempt count stays, so the next delivery counts one more."""

@@ -1,0 +1,102 @@
+"""Every fault is found by a test that names the promise it breaks, and no fault where is none."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+import hypercube_queue_conformance._suite  # imported here once, and not in every inner run
+from hypercube_queue_conformance import RULES
+
+_HERE = Path(__file__).parent
+pytest_plugins = ["pytester"]
+
+#: Which promises a driver in the memory of one process cannot even break: there is no backend
+#: that fails, restarts, has foreign bytes or other clients, no transaction, and no URL here.
+_OUT_OF_REACH = {
+    "ERR-4",
+    "LIFE-2",
+    "LIFE-3",
+    "POP-8",
+    "RED-6",
+    "TXN-1",
+    "TXN-2",
+    "TXN-3",
+    "TXN-4",
+}
+#: What the referee's own tests break.
+_ELSEWHERE = {"GUA-1", "CAP-1"}
+
+
+def _declared() -> dict[str, str]:
+    """Name and rule of each mutant, as its source says."""
+    source = (_HERE / "broken_drivers.py").read_text(encoding="utf-8")
+    pattern = r'^class (\w+)\((?:Mutant|RealClockHarness)\):\n(?:    """.*"""\n\n)?    rule = "([A-Z]+-\d+)"'
+    return dict(re.findall(pattern, source, re.MULTILINE))
+
+
+_DECLARED = _declared()
+
+
+@pytest.fixture
+def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch):
+    """Runs the suite in this process against a harness, and gives the names of failed tests."""
+    monkeypatch.syspath_prepend(str(_HERE))
+
+    def run(module: str, name: str, *options: str):
+        pytester.makepyfile(
+            f"""
+            from {module} import {name} as Chosen
+            from hypercube_queue_conformance import QueueConformance
+
+            class TestChosen(QueueConformance):
+                harness = Chosen
+            """
+        )
+        record = pytester.inline_run("-p", "no:cacheprovider", *options)
+        passed, skipped, failed = record.listoutcomes()
+        assert skipped == []
+        names = [report.nodeid.rpartition("::")[2] for report in failed]
+        return names, len(passed)
+
+    return run
+
+
+@pytest.mark.parametrize("name", sorted(_DECLARED))
+def test_a_fault_is_found_by_the_tests_of_the_rule_it_breaks(run, name):
+    """Only these tests run, so it is one of them that finds it."""
+    prefix = f"test_{_DECLARED[name].lower().replace('-', '_')}_"
+    failed, _ = run("broken_drivers", name, "-x", "-k", prefix)
+    assert failed != []
+    assert [each for each in failed if not each.startswith(prefix)] == []
+
+
+@pytest.mark.parametrize("name", ["MemoryHarness", "RealClockHarness"])
+def test_no_fault_is_found_where_there_is_none(run, name):
+    """The driver that the mutants are made of passes everything that they fail."""
+    options = ["-k", "pop_7 or life_1"] if name == "RealClockHarness" else []
+    failed, passed = run("memory_harness", name, *options)
+    assert failed == []
+    assert passed > 0
+
+
+def test_every_mutant_is_known_by_its_source(monkeypatch):
+    """The table above reads the source; what Python defines is the same."""
+    monkeypatch.syspath_prepend(str(_HERE))
+    import broken_drivers
+
+    actual = {name: mutant.rule for name, mutant in broken_drivers.MUTANTS.items()}
+    assert actual == _DECLARED
+
+
+def test_every_rule_within_reach_has_a_mutant():
+    """No rule is so weakly tested that nobody has seen its tests fail."""
+    assert set(RULES) - set(_DECLARED.values()) == _OUT_OF_REACH | _ELSEWHERE
+
+
+def test_the_suite_is_not_imported_again_by_each_run():
+    """Or else a run would compare classes of two generations."""
+    assert sys.modules["hypercube_queue_conformance._suite"] is hypercube_queue_conformance._suite
