@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, ClassVar
@@ -641,6 +640,16 @@ class EmptyBatchOfAClosedQueueIsFine(Mutant):
                 super().push(*messages)
 
 
+class ClosingTwiceRaises(Mutant):
+    rule = "LIFE-1"
+
+    class queue_type(MemoryQueue):
+        def close(self) -> None:
+            if self._gate.closed:
+                raise QueueClosed("closed already")
+            super().close()
+
+
 class CloseClosesTheStore(Mutant):
     rule = "LIFE-1"
 
@@ -865,7 +874,7 @@ class RedriveByIdKeepsAttempts(Mutant):
     class queue_type(MemoryQueue):
         def redrive_ids(self, queue_name: str, *ids: str) -> int:
             lane = self._store.lane(queue_name)
-            before = Counter({id: lane.entries[id].attempt for id in ids if id in lane.entries})
+            before = {id: lane.entries[id].attempt for id in ids if id in lane.entries}
             moved = super().redrive_ids(queue_name, *ids)
             for id, attempt in before.items():
                 lane.entries[id].attempt = attempt
@@ -920,32 +929,6 @@ class DelayEndsAMicrosecondLate(Mutant):
     class lane_type(Lane):
         def _make_visible(self, entry: Entry, delay_us: int, now: int) -> None:
             super()._make_visible(entry, delay_us and delay_us + 1, now)
-
-
-class ReleaseAfterARedriveCounts(Mutant):
-    rule = "MODEL-1"
-
-    class lane_type(Lane):
-        def revive(self, entry: Entry) -> None:
-            super().revive(entry)
-            entry.namespace = "redriven"
-
-        def release(self, entry: Entry) -> None:
-            super().release(entry)
-            if entry.namespace == "redriven":
-                entry.attempt += 1
-
-
-class ClosedIsOpenForClose(Mutant):
-    """Closing raises, which no caller expects."""
-
-    rule = "LIFE-1"
-
-    class queue_type(MemoryQueue):
-        def close(self) -> None:
-            if self._gate.closed:
-                raise QueueClosed("closed already")
-            super().close()
 
 
 #: Every driver here that is broken, by name.

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import ClassVar
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from hypercube_queue import (
     AlreadyExists,
@@ -16,6 +16,7 @@ from hypercube_queue import (
     NotFound,
     Queue,
     QueueError,
+    QueueStats,
     Redriver,
     Releaser,
     StatsProvider,
@@ -32,6 +33,14 @@ _payloads = st.binary(max_size=3)
 #: Deliveries, counted from the newest; the old ones are mostly stale.
 _choice = st.integers(0, 3) | st.integers(0, 1000)
 _choices = st.lists(_choice, min_size=1, max_size=4)
+_verbs = st.sampled_from(["ack", "retry", "dead_letter", "extend_visibility", "release"])
+#: Queue, id, payload, whether it is delayed, and whether its lease is the longer one.
+_Pushed = tuple[str, str, bytes, bool, bool]
+_batches = st.lists(
+    st.tuples(_queue_names, _ids, _payloads, st.booleans(), st.booleans()),
+    min_size=1,
+    max_size=4,
+)
 
 
 class QueueMachine(RuleBasedStateMachine):
@@ -50,6 +59,11 @@ class QueueMachine(RuleBasedStateMachine):
         #: Each delivery with the driver object that it came from.
         self.deliveries: list[tuple[Queue, Message, Delivered]] = []
         self.fresh_ids = 0
+        self.verbs = ["ack", "retry", "dead_letter"]
+        if self._declares(VisibilityExtender):
+            self.verbs.append("extend_visibility")
+        if self._declares(Releaser):
+            self.verbs.append("release")
 
     def teardown(self) -> None:
         try:
@@ -57,17 +71,16 @@ class QueueMachine(RuleBasedStateMachine):
         finally:
             self.trial.close()
 
-    # Push
+    # Hypothesis leaves some rules out of each run, so there are few, each with a choice of acts
 
-    @rule(
-        handle=_handles,
-        batch=st.lists(
-            st.tuples(_queue_names, _ids, _payloads, st.booleans(), st.booleans()),
-            min_size=1,
-            max_size=4,
-        ),
-    )
-    def push(self, handle: int, batch: list[tuple[str, str, bytes, bool, bool]]) -> None:
+    @initialize(batch=_batches, limit=st.integers(0, 8))
+    def begin(self, batch: list[_Pushed], limit: int) -> None:
+        self.push(0, batch)
+        for handle, queue_name in enumerate((QUEUE, OTHER_QUEUE)):
+            self.pop(handle, queue_name, limit + 1)
+
+    @rule(handle=_handles, batch=_batches)
+    def push(self, handle: int, batch: list[_Pushed]) -> None:
         messages, expected = [], []
         for index, (queue_name, chosen_id, payload, delayed, doubled) in enumerate(batch):
             id = chosen_id
@@ -83,123 +96,104 @@ class QueueMachine(RuleBasedStateMachine):
                 expected.append((index, AlreadyExists))
         assert failed(self.handles[handle].push, *messages) == expected
 
-    # Pop
-
     @rule(handle=_handles, queue_name=_queue_names, limit=st.integers(1, 4))
     def pop(self, handle: int, queue_name: str, limit: int) -> None:
         ready = self.model.ready(queue_name)
         received = self.handles[handle].pop(queue_name, limit, wait=NOTHING)
-        if self.trial.guarantees.full_batches:
-            assert len(received) == min(limit, len(ready))
-        assert len(received) <= limit
+        if received or self.trial.guarantees.empty_is_certain:
+            least = min(limit, len(ready)) if self.trial.guarantees.full_batches else 0
+            assert least <= len(received) <= limit
         for message in received:
             self._receive(self.handles[handle], message)
 
-    # Settlement, also of deliveries that were settled long ago
-
     @precondition(lambda self: self.deliveries)
-    @rule(choices=_choices)
-    def ack(self, choices: list[int]) -> None:
-        self._settle(choices, lambda queue: queue.ack, lambda _, d: self.model.ack(d))
-
-    @precondition(lambda self: self.deliveries)
-    @rule(choices=_choices, contents=_payloads, delayed=st.booleans())
-    def retry(self, choices: list[int], contents: bytes, delayed: bool) -> None:
-        delay = self.trial.long_delay if delayed else NOTHING
-        for _, message, _ in self._chosen(choices):
+    @rule(verb=_verbs, choices=_choices, contents=_payloads, flag=st.booleans())
+    def settle(self, verb: str, choices: list[int], contents: bytes, flag: bool) -> None:
+        """Also what was settled long ago, in one batch per driver object."""
+        if verb not in self.verbs:
+            return
+        delay = self.trial.long_delay if flag else NOTHING
+        extension = self.trial.long_lease / (2 if flag else 4)
+        newest = len(self.deliveries) - 1
+        chosen = [self.deliveries[newest - n % len(self.deliveries)] for n in choices]
+        for _, message, _ in chosen:
             message.payload, message.extra, message.delay = contents, contents, delay
-        self._settle(
-            choices,
-            lambda queue: queue.retry,
-            lambda _, d: self.model.retry(d, contents, contents, delay),
-        )
+        for handle in self.handles:
+            batch = [
+                (message, delivered) for queue, message, delivered in chosen if queue is handle
+            ]
+            expected: list[tuple[int, type[QueueError]]] = []
+            seen: set[int] = set()
+            for index, (_, delivered) in enumerate(batch):
+                again = delivered.number in seen
+                seen.add(delivered.number)
+                if again or not self._settled(verb, delivered, contents, delay, extension):
+                    expected.append((index, NotFound))
+            operation = getattr(handle, verb)
+            arguments = (extension,) if verb == "extend_visibility" else ()
+            messages = [message for message, _ in batch]
+            if batch:
+                found = failed(operation, *arguments, *messages)
+                assert (verb, found) == (verb, expected)
 
-    @precondition(lambda self: self.deliveries)
-    @rule(choices=_choices, contents=_payloads)
-    def dead_letter(self, choices: list[int], contents: bytes) -> None:
-        for _, message, _ in self._chosen(choices):
-            message.payload = message.extra = contents
-        self._settle(
-            choices,
-            lambda queue: queue.dead_letter,
-            lambda _, d: self.model.dead_letter(d, contents, contents),
-        )
-
-    @precondition(lambda self: self.deliveries and self._declares(VisibilityExtender))
-    @rule(choices=_choices, doubled=st.booleans())
-    def extend(self, choices: list[int], doubled: bool) -> None:
-        extension = self.trial.long_lease / (2 if doubled else 4)
-        self._settle(
-            choices,
-            lambda queue: (
-                lambda *messages: self.trial.offers(VisibilityExtender, queue).extend_visibility(
-                    extension, *messages
-                )
-            ),
-            lambda _, d: self.model.extend(d, extension),
-            repeatable=True,
-        )
-
-    @precondition(lambda self: self.deliveries and self._declares(Releaser))
-    @rule(choices=_choices)
-    def release(self, choices: list[int]) -> None:
-        self._settle(
-            choices,
-            lambda queue: self.trial.offers(Releaser, queue).release,
-            lambda _, d: self.model.release(d),
-        )
+    @rule(
+        handle=_handles,
+        queue_name=_queue_names,
+        verb=_verbs,
+        contents=_payloads,
+        flag=st.booleans(),
+    )
+    def work(self, handle: int, queue_name: str, verb: str, contents: bytes, flag: bool) -> None:
+        """What workers do all day: pop one, and settle it."""
+        before = len(self.deliveries)
+        self.pop(handle, queue_name, 1)
+        if len(self.deliveries) > before:
+            self.settle(verb, [0], contents, flag)
 
     @precondition(lambda self: self.deliveries)
     @rule(choice=_choice, verb=st.sampled_from(["ack", "retry", "dead_letter"]))
     def settle_through_another_object(self, choice: int, verb: str) -> None:
-        [(queue, message, _)] = self._chosen([choice])
+        queue, message, _ = self.deliveries[choice % len(self.deliveries)]
         foreign = next(each for each in self.handles if each is not queue)
         message.payload, message.extra, message.delay = b"", b"", NOTHING
         assert failed(getattr(foreign, verb), message) == [(0, NotFound)]
-
-    # The dead
 
     @precondition(lambda self: self._declares(Redriver))
     @rule(handle=_handles, queue_name=_queue_names, count=st.integers(1, 3))
     def redrive(self, handle: int, queue_name: str, count: int) -> None:
         dead = [id for id, _ in self.model.dead(queue_name)]
+        # Without an order the model cannot know which ones moved, unless all do.
+        count = count if self.trial.guarantees.ordered_redrive else len(dead) + 1
         redriver = self.trial.offers(Redriver, self.handles[handle])
-        if self.trial.guarantees.ordered_redrive:
-            assert redriver.redrive(queue_name, count) == min(count, len(dead))
-            moved = dead[:count]
-        else:
-            assert redriver.redrive(queue_name, len(dead) + 1) == len(dead)
-            moved = dead
-        for id in moved:
+        assert redriver.redrive(queue_name, count) == min(count, len(dead))
+        for id in dead[:count]:
             self.model.redrive(queue_name, id)
 
     @precondition(lambda self: self._declares(DeadLetterStore))
-    @rule(handle=_handles, queue_name=_queue_names, ids=st.lists(_ids, max_size=3))
-    def redrive_ids(self, handle: int, queue_name: str, ids: list[str]) -> None:
+    @rule(
+        handle=_handles,
+        queue_name=_queue_names,
+        ids=st.lists(_ids, max_size=3),
+        forget=st.booleans(),
+    )
+    def pick_dead_letters(self, handle: int, queue_name: str, ids: list[str], forget: bool) -> None:
         store = self.trial.offers(DeadLetterStore, self.handles[handle])
-        expected = sum(self.model.redrive(queue_name, id) for id in ids)
-        assert store.redrive_ids(queue_name, *ids) == expected
-
-    @precondition(lambda self: self._declares(DeadLetterStore))
-    @rule(handle=_handles, queue_name=_queue_names, ids=st.lists(_ids, max_size=3))
-    def forget(self, handle: int, queue_name: str, ids: list[str]) -> None:
-        store = self.trial.offers(DeadLetterStore, self.handles[handle])
-        expected = sum(self.model.forget(queue_name, id) for id in ids)
-        assert store.forget(queue_name, *ids) == expected
-
-    # Time and objects
-
-    @precondition(lambda self: self.trial.harness.injected_clock)
-    @rule(quarters=st.integers(1, 5))
-    def advance(self, quarters: int) -> None:
-        self._advance(self.trial.long_lease / 4 * quarters)
+        if forget:
+            expected = sum(self.model.forget(queue_name, id) for id in ids)
+            assert store.forget(queue_name, *ids) == expected
+        else:
+            expected = sum(self.model.redrive(queue_name, id) for id in ids)
+            assert store.redrive_ids(queue_name, *ids) == expected
 
     @precondition(lambda self: self.trial.harness.injected_clock and self.model.next_due())
-    @rule()
-    def advance_to_the_very_moment_that_something_is_due(self) -> None:
-        due = self.model.next_due()
-        assert due is not None
-        self._advance(due - self.model.now)
+    @rule(quarters=st.integers(0, 5))
+    def advance(self, quarters: int) -> None:
+        """By quarters of a long lease, or to the very moment that something is due."""
+        duration = self.trial.long_lease / 4 * quarters
+        if not quarters and (due := self.model.next_due()):
+            duration = due - self.model.now
+        self.trial.advance(duration)
+        self.model.advance(duration)
 
     @rule(handle=_handles)
     def reopen(self, handle: int) -> None:
@@ -214,43 +208,29 @@ class QueueMachine(RuleBasedStateMachine):
                 self.model.lose(delivered)
         self.deliveries = kept
 
-    # What can be seen at any time; not after each step, since looking can set things right
-
-    @precondition(lambda self: self._declares(StatsProvider))
     @rule(handle=_handles)
-    def count(self, handle: int) -> None:
-        provider = self.trial.offers(StatsProvider, self.handles[handle])
-        assert provider.queues() == self.model.names()
-        for name in (QUEUE, OTHER_QUEUE):
-            stats = provider.stats(name)
-            assert {
-                "ready": stats.ready,
-                "delayed": stats.delayed,
-                "in_flight": stats.in_flight,
-                "dead": stats.dead,
-            } == self.model.counts(name)
-
-    @precondition(lambda self: self._declares(DeadLetterStore))
-    @rule(handle=_handles)
-    def look_at_dead_letters(self, handle: int) -> None:
-        store = self.trial.offers(DeadLetterStore, self.handles[handle])
-        for name in (QUEUE, OTHER_QUEUE):
-            shown = [each.message for each in store.dead_letters(name, 100)]
-            assert [
-                (each.id, each.payload, each.extra, each.attempt) for each in shown if each
-            ] == [
-                (id, stored.payload, stored.extra, stored.attempt)
-                for id, stored in reversed(self.model.dead(name))
-            ]
+    def look(self, handle: int) -> None:
+        """Now and then, not after each step: looking can set things right."""
+        if self._declares(StatsProvider):
+            provider = self.trial.offers(StatsProvider, self.handles[handle])
+            assert provider.queues() == self.model.names()
+            for name in (QUEUE, OTHER_QUEUE):
+                assert provider.stats(name) == QueueStats(name, **self.model.counts(name))
+        if self._declares(DeadLetterStore):
+            store = self.trial.offers(DeadLetterStore, self.handles[handle])
+            for name in (QUEUE, OTHER_QUEUE):
+                shown = [each.message for each in store.dead_letters(name, 100)]
+                assert [
+                    (each.id, each.payload, each.extra, each.attempt) for each in shown if each
+                ] == [
+                    (id, stored.payload, stored.extra, stored.attempt)
+                    for id, stored in reversed(self.model.dead(name))
+                ]
 
     # Within
 
     def _declares(self, protocol: type) -> bool:
         return protocol in self.trial.harness.capabilities
-
-    def _advance(self, duration: timedelta) -> None:
-        self.trial.advance(duration)
-        self.model.advance(duration)
 
     def _receive(self, queue: Queue, message: Message) -> None:
         """A pop returned this; the model says whether it may have."""
@@ -265,41 +245,33 @@ class QueueMachine(RuleBasedStateMachine):
             assert message.attempt == stored.attempt
         self.deliveries.append((queue, message, delivered))
 
-    def _chosen(self, choices: list[int]) -> list[tuple[Queue, Message, Delivered]]:
-        newest = len(self.deliveries) - 1
-        return [self.deliveries[newest - choice % len(self.deliveries)] for choice in choices]
-
-    def _settle(
+    def _settled(
         self,
-        choices: list[int],
-        operation: Callable[[Queue], Callable[..., None]],
-        expected: Callable[[Message, Delivered], bool],
-        *,
-        repeatable: bool = False,
-    ) -> None:
-        """Settle the chosen deliveries in one batch per driver object."""
-        chosen = self._chosen(choices)
-        for handle in self.handles:
-            batch = [(message, d) for queue, message, d in chosen if queue is handle]
-            wrong: list[tuple[int, type[QueueError]]] = []
-            seen: set[int] = set()
-            for index, (message, delivered) in enumerate(batch):
-                again = repeatable and delivered.number in seen
-                seen.add(delivered.number)
-                if again or not expected(message, delivered):
-                    wrong.append((index, NotFound))
-            assert failed(operation(handle), *(message for message, _ in batch)) == wrong
+        verb: str,
+        delivered: Delivered,
+        contents: bytes,
+        delay: timedelta,
+        extension: timedelta,
+    ) -> bool:
+        """What the model says to it."""
+        match verb:
+            case "ack":
+                return self.model.ack(delivered)
+            case "retry":
+                return self.model.retry(delivered, contents, contents, delay)
+            case "dead_letter":
+                return self.model.dead_letter(delivered, contents, contents)
+            case "extend_visibility":
+                return self.model.extend(delivered, extension)
+            case _:
+                return self.model.release(delivered)
 
     def _compare_what_is_left(self) -> None:
-        if self._declares(DeadLetterStore):
-            self.look_at_dead_letters(0)
-        if self._declares(StatsProvider):
-            self.count(1)
+        self.look(0)
         for name in (QUEUE, OTHER_QUEUE):
-            for message in self.trial.queue.pop(name, 1000, wait=NOTHING):
+            for message in self.trial.take_visible(name):
                 self._receive(self.trial.queue, message)
-            if self.trial.guarantees.full_batches:
-                assert self.model.ready(name) == {}
+            assert self.model.ready(name) == {}
 
 
 def machine_for(make_trial: Callable[[], Trial]) -> type[QueueMachine]:

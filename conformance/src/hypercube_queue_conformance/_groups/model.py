@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from hypercube_queue_conformance._machine import machine_for
@@ -12,11 +12,13 @@ from hypercube_queue_conformance._trial import Trial
 
 #: How many random runs there are unless --conformance-examples says otherwise.
 _DEFAULT_EXAMPLES = 50
+#: Find an order of calls that goes wrong, and then the shortest one that does.
+_PHASES = (Phase.generate, Phase.shrink)
 
 
 class ModelComparison:
     @rule("MODEL-1")
-    @when(exclusive_delivery=True, empty_is_certain=True)
+    @when(exclusive_delivery=True)
     def test_model_1_whatever_the_order_of_calls_the_model_agrees(
         self, trial: Trial, pytestconfig: pytest.Config
     ) -> None:
@@ -32,6 +34,8 @@ class ModelComparison:
                 max_examples=examples or _DEFAULT_EXAMPLES,
                 stateful_step_count=50,
                 derandomize=not examples,
+                phases=_PHASES,
+                report_multiple_bugs=False,
                 deadline=None,
                 database=None,
                 suppress_health_check=list(HealthCheck),
