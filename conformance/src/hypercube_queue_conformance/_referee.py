@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,13 +24,8 @@ from hypercube_queue_conformance._trial import Trial
 
 #: The name under which workers of a distributed run tell what they know.
 _KEY = "hypercube_conformance"
-#: How many runs of pytest in this process have the plugin.
-_runs = 0
-
-
-def is_on() -> bool:
-    """Whether a run of pytest has this plugin now."""
-    return _runs > 0
+#: The name of the plugin object that each run has.
+PLUGIN = "hypercube_conformance_referee"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +61,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    global _runs
-    _runs += 1
-    config.pluginmanager.register(Referee(config), "hypercube_conformance_referee")
-
-
-def pytest_unconfigure() -> None:
-    global _runs
-    _runs -= 1
+    config.pluginmanager.register(Referee(config), PLUGIN)
 
 
 @pytest.fixture
@@ -260,25 +248,54 @@ def _is_conformance_class(candidate: object) -> bool:
 
 def _mistakes(candidate: Any) -> list[str]:
     """Everything that keeps a subclass of QueueConformance from being evidence."""
-    found: list[str] = []
-    harness = getattr(candidate, "harness", None)
+    return [
+        *_mistakes_of_harness(getattr(candidate, "harness", None)),
+        *_changed_tests(candidate),
+        *_mistakes_of_expectations(candidate.expected_failures),
+        *_obstacles_to_collection(candidate),
+    ]
+
+
+def _mistakes_of_harness(harness: Any) -> list[str]:
     if not (inspect.isclass(harness) and issubclass(harness, Harness)):
-        found.append("harness is not a subclass of Harness")
-    else:
-        if missing := sorted(harness.__abstractmethods__):
-            found.append(f"{harness.__name__} does not implement {', '.join(missing)}")
-        found += [f"{harness.__name__}: {mistake}" for mistake in harness.mistakes()]
-    for name, test in _suite().TESTS.items():
+        return ["harness is not a subclass of Harness"]
+    found = [f"{harness.__name__}: {mistake}" for mistake in harness.mistakes()]
+    if missing := sorted(harness.__abstractmethods__):
+        found.append(f"{harness.__name__} does not implement {', '.join(missing)}")
+    return found
+
+
+def _changed_tests(candidate: Any) -> list[str]:
+    suite = _suite()
+    found = []
+    for name, test in suite.TESTS.items():
         actual = inspect.getattr_static(candidate, name, None)
         if actual is None:
             found.append(f"{name} is removed; no conformance test can be")
         elif actual is not test:
             found.append(f"{name} is overridden; declare it in expected_failures instead")
+    if candidate.pytest_generate_tests is not suite.QueueConformance.pytest_generate_tests:
+        found.append("pytest_generate_tests is overridden; it is the suite's own hook")
     if inspect.getattr_static(candidate, "trial", None) is not None:
         found.append("trial is overridden; it is the suite's own fixture")
-    for name, reason in candidate.expected_failures.items():
+    return found
+
+
+def _mistakes_of_expectations(expected_failures: Mapping[str, str]) -> list[str]:
+    found = []
+    for name, reason in expected_failures.items():
         if name not in _suite().TESTS:
             found.append(f"expected_failures names {name}, which is no conformance test")
         if not str(reason).strip():
             found.append(f"expected_failures gives no reason for {name}")
+    return found
+
+
+def _obstacles_to_collection(candidate: Any) -> list[str]:
+    """Where pytest would silently, or with a mere warning, pass over the class."""
+    found = []
+    if not getattr(candidate, "__test__", True):
+        found.append("__test__ is false, so pytest does not collect it")
+    if candidate.__init__ is not object.__init__ or candidate.__new__ is not object.__new__:
+        found.append("it has a constructor, so pytest does not collect it")
     return found

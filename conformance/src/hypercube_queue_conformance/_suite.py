@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import ClassVar
 
-from hypercube_queue_conformance import _referee
+import pytest
+
 from hypercube_queue_conformance._groups.batches import Batches
 from hypercube_queue_conformance._groups.concurrency import Concurrency
 from hypercube_queue_conformance._groups.dead_letters import DeadLetters
@@ -25,6 +26,7 @@ from hypercube_queue_conformance._groups.stats import Stats
 from hypercube_queue_conformance._groups.transactions import Transactions
 from hypercube_queue_conformance._groups.visibility import Visibility
 from hypercube_queue_conformance._harness import Harness
+from hypercube_queue_conformance._referee import PLUGIN
 
 _GROUPS = (
     Ownership,
@@ -82,12 +84,12 @@ class QueueConformance(
     #: Names of tests that fail for a known reason, and the reason.
     expected_failures: ClassVar[Mapping[str, str]] = MappingProxyType({})
 
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        if not _referee.is_on():
-            raise TypeError(
-                f"{cls.__name__} proves nothing without the suite's pytest plugin, which sees "
-                "to it that every test runs: remove -p no:hypercube_conformance"
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """Pytest calls this for each test that it collects, with the referee or without."""
+        if not metafunc.config.pluginmanager.has_plugin(PLUGIN):
+            raise pytest.Collector.CollectError(
+                f"{type(self).__name__} proves nothing without the suite's pytest plugin, which "
+                "sees to it that every test runs: remove -p no:hypercube_conformance"
             )
 
 

@@ -1,0 +1,467 @@
+"""Every way to make a driver look better than it is fails."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+_GOOD = """
+class TestChosen(QueueConformance):
+    harness = MemoryHarness
+"""
+
+
+def test_an_honest_class_is_certified(certify):
+    """Everything that applies passes, and what does not is listed with its reason."""
+    result = certify(_GOOD, "-q")
+    assert result.ret == 0
+    outcomes = result.parseoutcomes()
+    assert set(outcomes) == {"passed", "deselected"}
+    result.stdout.fnmatch_lines(
+        [
+            "*queue conformance*",
+            "*::TestChosen: certified; of 64 rules * kept, * not applicable",
+            "*left out 10 tests: the driver declares no TransactionalPusher",
+            "*left out * tests: the harness has no opener: this driver is memory of one process",
+        ]
+    )
+    assert "not run" not in result.stdout.str()
+
+
+# Skipping
+
+
+@pytest.mark.parametrize(
+    "cheat",
+    [
+        "@pytest.mark.skip(reason='later')\n" + _GOOD.strip(),
+        "@pytest.mark.skipif(True, reason='later')\n" + _GOOD.strip(),
+        "pytestmark = pytest.mark.skip(reason='later')\n" + _GOOD,
+        "pytestmark = pytest.mark.xfail(reason='later', run=False)\n" + _GOOD,
+        _GOOD
+        + "\n    @pytest.fixture(autouse=True)\n    def skip(self):\n        pytest.skip('x')\n",
+        _GOOD + "\n    def setup_method(self):\n        pytest.skip('x')\n",
+    ],
+    ids=["skip", "skipif", "pytestmark", "no run", "fixture", "setup"],
+)
+def test_skipping_is_failing(certify, cheat):
+    """However it is done, the test that was skipped has failed."""
+    result = certify(cheat, "-k", "set_1_an_acked_message_is_gone or push_6")
+    outcomes = result.parseoutcomes()
+    assert outcomes.pop("deselected") > 0
+    assert set(outcomes) <= {"failed", "errors"}
+    assert sum(outcomes.values()) == 2
+    result.stdout.fnmatch_lines(["*was skipped. A conformance test cannot be*"])
+
+
+def test_a_lenient_expectation_does_not_hide_a_failure(certify, pytester):
+    """A mark that lets a test fail is worth nothing unless the class declares it."""
+    pytester.makeconftest(
+        """
+        import pytest
+
+        def pytest_collection_modifyitems(items):
+            for item in items:
+                item.add_marker(pytest.mark.xfail(strict=False))
+        """
+    )
+    result = certify(
+        """
+        from broken_drivers import BatchGoesToTheFirstQueue
+
+        class TestChosen(QueueConformance):
+            harness = BatchGoesToTheFirstQueue
+        """,
+        "-k",
+        "push_6",
+    )
+    assert result.ret == 1
+    assert result.parseoutcomes()["failed"] == 1
+
+
+# Overriding and removing
+
+
+@pytest.mark.parametrize(
+    ("cheat", "told"),
+    [
+        (
+            "    def test_push_6_one_batch_may_name_several_queues(self): pass",
+            "test_push_6_one_batch_may_name_several_queues is overridden",
+        ),
+        (
+            "    test_push_6_one_batch_may_name_several_queues = None",
+            "test_push_6_one_batch_may_name_several_queues is removed",
+        ),
+        (
+            "    @pytest.fixture\n    def trial(self): return None",
+            "trial is overridden",
+        ),
+        (
+            "    expected_failures = {'test_no_such_thing': 'reason'}",
+            "expected_failures names test_no_such_thing, which is no conformance test",
+        ),
+        (
+            "    expected_failures = {'test_push_6_one_batch_may_name_several_queues': ' '}",
+            "expected_failures gives no reason for test_push_6",
+        ),
+        ("    harness = MemoryHarness()", "harness is not a subclass of Harness"),
+        ("    harness = Harness", "does not implement open"),
+        (
+            "    def pytest_generate_tests(self, metafunc): pass",
+            "pytest_generate_tests is overridden",
+        ),
+        ("    __test__ = False", "__test__ is false, so pytest does not collect it"),
+        ("    def __init__(self): pass", "it has a constructor, so pytest does not collect it"),
+    ],
+    ids=[
+        "override",
+        "none",
+        "fixture",
+        "unknown",
+        "no reason",
+        "instance",
+        "abstract",
+        "hook",
+        "hidden",
+        "constructor",
+    ],
+)
+def test_a_class_that_weakens_the_suite_is_not_collected(certify, cheat, told):
+    """The error says what is wrong with it."""
+    result = certify(f"{_GOOD}{cheat}\n")
+    assert result.ret == 2
+    result.stdout.fnmatch_lines(["*cannot certify anything*", f"*{told}*"])
+
+
+def test_a_test_removed_from_the_suite_itself_is_missed(certify, monkeypatch):
+    """The referee knows the tests as they were when the suite was imported."""
+    from hypercube_queue_conformance._groups.push import Push
+
+    monkeypatch.delattr(Push, "test_push_6_one_batch_may_name_several_queues")
+    result = certify(_GOOD)
+    assert result.ret == 2
+    result.stdout.fnmatch_lines(["*test_push_6_one_batch_may_name_several_queues is removed*"])
+
+
+def test_a_test_replaced_in_the_suite_itself_is_missed(certify, monkeypatch):
+    """The same, where a group was patched."""
+    from hypercube_queue_conformance._groups.push import Push
+
+    name = "test_push_6_one_batch_may_name_several_queues"
+    monkeypatch.setattr(Push, name, lambda self: None)
+    result = certify(_GOOD)
+    assert result.ret == 2
+    result.stdout.fnmatch_lines([f"*{name} is overridden*"])
+
+
+@pytest.mark.parametrize("announced", [True, False])
+def test_tests_removed_after_collection_are_missed(certify, pytester, announced):
+    """A conftest that filters items stops the run, even if it says so."""
+    pytester.makeconftest(
+        f"""
+        def pytest_collection_modifyitems(config, items):
+            gone = [item for item in items if "push_6" in item.name]
+            items[:] = [item for item in items if item not in gone]
+            if {announced}:
+                config.hook.pytest_deselected(items=gone)
+        """
+    )
+    result = certify(_GOOD)
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(["*1 conformance tests were removed after collection*push_6*"])
+
+
+def test_another_trial_fixture_is_noticed(certify, pytester):
+    """A conftest cannot slip in a backend of its own making."""
+    pytester.makeconftest(
+        """
+        import pytest
+
+        @pytest.fixture
+        def trial():
+            return object()
+        """
+    )
+    result = certify(_GOOD, "-k", "push_6")
+    assert result.parseoutcomes()["failed"] == 1
+    result.stdout.fnmatch_lines(["*did not get the suite's own trial fixture*"])
+
+
+def test_a_class_that_is_not_named_like_a_test_is_noticed(certify):
+    """It would pass by never running."""
+    result = certify(_GOOD.replace("TestChosen", "Chosen"))
+    assert result.ret == 2
+    result.stdout.fnmatch_lines(["*Chosen cannot certify anything*", "*begin its name with Test*"])
+
+
+def test_a_base_of_the_authors_own_is_fine(certify):
+    """As long as it has no harness, and its subclasses have."""
+    result = certify(
+        """
+        class MyBase(QueueConformance):
+            pass
+
+        class TestChosen(MyBase):
+            harness = MemoryHarness
+
+            def test_of_my_own(self):
+                pass
+        """,
+        "-k",
+        "push_6 or of_my_own",
+    )
+    assert result.ret == 0
+    assert result.parseoutcomes()["passed"] == 2
+
+
+# Declaring too little and too much
+
+
+def test_denying_a_capability_that_works_is_found(certify):
+    """The driver has methods that the harness does not speak of."""
+    result = certify(
+        """
+        class Denying(MemoryHarness):
+            capabilities = MemoryHarness.capabilities - {Redriver}
+
+        class TestChosen(QueueConformance):
+            harness = Denying
+        """,
+        "-k",
+        "cap_1",
+    )
+    assert result.parseoutcomes()["failed"] == 1
+    result.stdout.fnmatch_lines(["FAILED *cap_1*Redriver*"])
+
+
+def test_declaring_a_capability_that_is_missing_is_found(certify):
+    """The driver has none of its methods, and its tests fail."""
+    result = certify(
+        """
+        from contextlib import nullcontext
+
+        class Bragging(MemoryHarness):
+            capabilities = MemoryHarness.capabilities | {TransactionalPusher}
+
+            def transaction(self):
+                return nullcontext()
+
+        class TestChosen(QueueConformance):
+            harness = Bragging
+        """,
+        "-k",
+        "cap_1 or txn_2",
+    )
+    assert result.parseoutcomes()["failed"] == 3
+    result.stdout.fnmatch_lines(["*broken: TXN-2*", "*broken: CAP-1*"])
+
+
+def test_declaring_a_capability_that_does_nothing_is_found(certify):
+    """The methods are there, and do not do what they promise."""
+    result = certify(
+        """
+        from hypercube_queue_memory import MemoryQueue
+
+        class Idle(MemoryHarness):
+            class queue_type(MemoryQueue):
+                def redrive(self, queue_name, count):
+                    return 0
+
+        class TestChosen(QueueConformance):
+            harness = Idle
+        """,
+        "-k",
+        "red_",
+    )
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["*broken: RED-1*"])
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("durable", "True"),
+        ("ordering", "'best_effort'"),
+        ("exact_attempts", "False"),
+        ("max_delay", "timedelta(minutes=15)"),
+        ("delay_lateness", "lambda delay: delay"),
+    ],
+)
+def test_declaring_other_guarantees_than_the_drivers_is_found(certify, field, value):
+    """Stronger or weaker: each field is compared."""
+    result = certify(
+        f"""
+        from dataclasses import replace
+        from datetime import timedelta
+
+        class Differing(MemoryHarness):
+            guarantees = replace(MemoryHarness.guarantees, {field}={value})
+
+        class TestChosen(QueueConformance):
+            harness = Differing
+        """,
+        "-k",
+        "gua_1_each",
+    )
+    assert result.parseoutcomes()["failed"] == 1
+    result.stdout.fnmatch_lines([f"FAILED *gua_1_each*{field}*"])
+
+
+def test_a_limit_that_driver_and_harness_agree_on_is_exercised(certify):
+    """Saying 15 minutes and taking longer delays is found, although both say the same."""
+    result = certify(
+        """
+        from dataclasses import replace
+        from datetime import timedelta
+        from hypercube_queue_memory import MemoryQueue
+
+        weaker = replace(MemoryHarness.guarantees, max_delay=timedelta(minutes=15))
+
+        class Modest(MemoryHarness):
+            guarantees = weaker
+
+            class queue_type(MemoryQueue):
+                guarantees = weaker
+
+        class TestChosen(QueueConformance):
+            harness = Modest
+        """,
+        "-k",
+        "gua_1",
+    )
+    assert result.parseoutcomes()["failed"] == 1
+    result.stdout.fnmatch_lines(["FAILED *gua_1_the_longest_delay_is_where_it_is_declared*"])
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("del opener", "opener is neither a method nor Unavailable"),
+        ("guarantees = None", "guarantees is not declared"),
+        ("capabilities = {1}", "capabilities is not declared"),
+        ("capabilities = frozenset({int})", "capabilities names"),
+        ("capabilities = frozenset({TransactionalPusher})", "transaction must be a method"),
+        ("pace = 0.1", "pace is 0.1; it is at least 1"),
+    ],
+)
+def test_a_harness_that_leaves_something_open_is_not_collected(certify, line, told):
+    """What it cannot do it must say."""
+    base = "Harness" if line.startswith("del") else "MemoryHarness"
+    body = (
+        "    capabilities = frozenset()\n    guarantees = MemoryHarness.guarantees\n"
+        "    def open(self, **options): return None\n"
+        if base == "Harness"
+        else f"    {line}\n"
+    )
+    result = certify(
+        f"class Mine({base}):\n{body}\nclass TestChosen(QueueConformance):\n    harness = Mine\n"
+    )
+    assert result.ret == 2
+    result.stdout.fnmatch_lines([f"*{told}*"])
+
+
+# Expected failures
+
+
+def test_a_declared_failure_is_shown_as_known(certify):
+    """It fails no run, and the driver is not certified."""
+    result = certify(
+        """
+        from broken_drivers import NewestComesFirst
+
+        class TestChosen(QueueConformance):
+            harness = NewestComesFirst
+            expected_failures = {
+                "test_pop_10_a_single_consumer_sees_push_order": "issue 12",
+                "test_pop_10_nothing_is_passed_over_for_ever": "issue 12",
+            }
+        """,
+        "-k",
+        "pop_10",
+    )
+    assert result.ret == 0
+    assert result.parseoutcomes()["xfailed"] == 2
+    result.stdout.fnmatch_lines(["*not certified;*1 known to fail*", "*known to fail: POP-10*"])
+
+
+def test_a_declared_failure_that_passes_fails(certify):
+    """The entry must go once the rule is kept."""
+    result = certify(
+        """
+        class TestChosen(QueueConformance):
+            harness = MemoryHarness
+            expected_failures = {"test_push_6_one_batch_may_name_several_queues": "issue 12"}
+        """,
+        "-k",
+        "push_6",
+    )
+    assert result.ret == 1
+    assert result.parseoutcomes()["failed"] == 1
+    result.stdout.fnmatch_lines(["*XPASS(strict)*issue 12*"])
+
+
+# What people see
+
+
+def test_a_part_of_the_suite_can_be_run_and_certifies_nothing(certify):
+    """Choosing tests at the command line is working, not cheating."""
+    result = certify(_GOOD, "-k", "push_6")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["*TestChosen: not certified; of 64 rules 1 kept, * not run,*"])
+
+
+def test_a_failure_shows_the_rule_and_the_values(certify):
+    """The statement of the rule, the promise of the test, and what differed."""
+    result = certify(
+        """
+        from broken_drivers import BatchGoesToTheFirstQueue
+
+        class TestChosen(QueueConformance):
+            harness = BatchGoesToTheFirstQueue
+        """,
+        "-k",
+        "push_6",
+    )
+    result.stdout.fnmatch_lines(
+        [
+            "E*assert *b'0'*b'1'*== *b'0', b'3'*",
+            "*the rule*",
+            "PUSH-6: One batch may name several queues.",
+            "Each message of a batch goes to the queue it names.",
+        ]
+    )
+
+
+def test_the_suite_does_not_run_without_the_referee(certify, pytester):
+    """Switching the plugin off is an error of collection."""
+    pytester.makepyfile(
+        """
+        from hypercube_queue_conformance import QueueConformance
+        from memory_harness import MemoryHarness
+
+        class TestChosen(QueueConformance):
+            harness = MemoryHarness
+        """
+    )
+    result = pytester.runpytest_subprocess("-p", "no:hypercube_conformance")
+    assert result.ret == 2
+    result.stdout.fnmatch_lines(["*TestChosen proves nothing without the suite's pytest plugin*"])
+
+
+def test_the_referee_leaves_other_tests_alone(certify):
+    """Skips and expected failures of ordinary tests are what they always were."""
+    result = certify(
+        """
+        @pytest.mark.skip
+        def test_skipped(): pass
+
+        @pytest.mark.xfail
+        def test_expected(): assert False
+
+        def test_passing(): pass
+        """
+    )
+    assert result.parseoutcomes() == {"skipped": 1, "xfailed": 1, "passed": 1}
+    assert "queue conformance" not in result.stdout.str()
