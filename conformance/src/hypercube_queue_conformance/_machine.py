@@ -115,6 +115,8 @@ class QueueMachine(RuleBasedStateMachine):
         delay = self.trial.long_delay if flag else NOTHING
         extension = self.trial.long_lease / (2 if flag else 4)
         newest = len(self.deliveries) - 1
+        if verb == "dead_letter":
+            choices = choices[:1]  # in which order the dead of one call stand is not promised
         chosen = [self.deliveries[newest - n % len(self.deliveries)] for n in choices]
         for _, message, _ in chosen:
             message.payload, message.extra, message.delay = contents, contents, delay

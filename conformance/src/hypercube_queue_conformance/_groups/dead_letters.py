@@ -40,7 +40,8 @@ class DeadLetters:
     @needs(DeadLetterStore)
     def test_dls_1_looking_changes_nothing(self, trial: Trial) -> None:
         """The dead are still dead, nothing is delivered, and a second look shows the same."""
-        trial.queue.dead_letter(*trial.deliver(3))
+        for delivery in trial.deliver(3):
+            trial.queue.dead_letter(delivery)
         store = trial.offers(DeadLetterStore)
         first = store.dead_letters(QUEUE, 10)
         for letter in first:
