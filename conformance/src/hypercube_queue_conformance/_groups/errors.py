@@ -140,7 +140,8 @@ class Errors:
 
         async def scenario() -> None:
             queue = AsyncQueue(trial.open(**options))
-            popping = asyncio.create_task(queue.pop(QUEUE, wait=2 * trial.moment))
+            # It waits for long, so that it is this pop that the message arrives for.
+            popping = asyncio.create_task(queue.pop(QUEUE, wait=trial.patience))
             await asyncio.sleep(trial.moment.total_seconds())
             popping.cancel()
             with pytest.raises(asyncio.CancelledError):
