@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from types import TracebackType
-from typing import Self
 
 from hypercube_queue import DeadLetter, Guarantees, InvalidArgument, Message, QueueStats
 from hypercube_queue.driver import (
     MAX_POP,
+    Closing,
     Deadline,
     Gate,
     PushBatch,
@@ -35,7 +34,7 @@ from hypercube_queue_memory._store import MemoryStore, named_store
 _GUARANTEES = Guarantees(durable=False, ordering="fifo")
 
 
-class MemoryQueue:
+class MemoryQueue(Closing):
     """A queue in the memory of this process, gone with it.
 
     Objects over one `store` see the same messages; without one the object has a store of its
@@ -248,17 +247,6 @@ class MemoryQueue:
             with self._store.lock:
                 for lane in self._store.lanes.values():
                     lane.changed.notify_all()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     # Within
 

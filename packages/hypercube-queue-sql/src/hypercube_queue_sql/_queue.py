@@ -8,8 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from types import TracebackType
-from typing import Self, TypeAlias
+from typing import TypeAlias
 
 from sqlalchemy import Engine
 from sqlalchemy.engine.interfaces import DBAPICursor
@@ -17,6 +16,7 @@ from sqlalchemy.engine.interfaces import DBAPICursor
 from hypercube_queue import DeadLetter, Guarantees, InvalidArgument, Message, QueueError, QueueStats
 from hypercube_queue.driver import (
     MAX_POP,
+    Closing,
     Deadline,
     Gate,
     PushBatch,
@@ -49,7 +49,7 @@ _LEAVE = timedelta(seconds=1)
 Settle: TypeAlias = Callable[[DBAPICursor, Sequence[Settled]], list[Settled]]
 
 
-class SQLQueue:
+class SQLQueue(Closing):
     """A queue in two tables of a database, through an engine of SQLAlchemy's: SQLite.
 
     The engine stays the caller's: to configure, and to dispose of after `close`. Nothing is
@@ -312,17 +312,6 @@ class SQLQueue:
             self._dialect.wakeups.wake_all()
             self._gate.wait_until_empty(_LEAVE)
             self._dialect.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     # Within
 

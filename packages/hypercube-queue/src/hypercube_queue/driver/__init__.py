@@ -15,6 +15,7 @@ from hypercube_queue.driver._batch import (
     SettlementItem,
 )
 from hypercube_queue.driver._chunks import chunked
+from hypercube_queue.driver._closing import Closing
 from hypercube_queue.driver._delivery import Delivery
 from hypercube_queue.driver._envelope import (
     MAX_ENVELOPE_OVERHEAD_BYTES,
@@ -51,6 +52,7 @@ __all__ = [
     "HEADROOM_BYTES",
     "MAX_ENVELOPE_OVERHEAD_BYTES",
     "MAX_POP",
+    "Closing",
     "Deadline",
     "Delivery",
     "Envelope",
