@@ -29,6 +29,34 @@ def test_an_honest_class_is_certified(certify):
     assert "not run" not in result.stdout.str()
 
 
+def test_a_test_that_restarts_the_backend_gets_a_harness_for_it(certify):
+    """And no other does, so the backend of the others goes on running."""
+    result = certify(
+        """
+class Restarted(MemoryHarness):
+    made_to_restart = False
+
+    @classmethod
+    def restartable(cls):
+        harness = cls()
+        harness.made_to_restart = True
+        return harness
+
+    def restart(self):
+        assert self.made_to_restart
+
+
+class TestChosen(QueueConformance):
+    harness = Restarted
+""",
+        "-k",
+        "life_2 or set_1_an_acked_message_is_gone",
+    )
+    outcomes = result.parseoutcomes()
+    assert outcomes.pop("deselected") > 0
+    assert outcomes == {"passed": 3}
+
+
 # Skipping
 
 

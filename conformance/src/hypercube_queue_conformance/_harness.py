@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import ClassVar, NoReturn
+from typing import ClassVar, NoReturn, Self
 
 from hypercube_queue import CAPABILITIES, Guarantees, Queue, TransactionalPusher
 
@@ -82,6 +82,15 @@ class Harness(ABC):
     transaction: Callable[[], AbstractContextManager[object]] | Unavailable = Unavailable(
         "the driver declares no TransactionalPusher"
     )
+
+    @classmethod
+    def restartable(cls) -> Self:
+        """A namespace for a test that calls `restart`.
+
+        By default like any other. Where tests run beside each other, put it on a backend of
+        its own, that the others do not miss; `close` is its end.
+        """
+        return cls()
 
     @abstractmethod
     def open(self, **options: timedelta) -> Queue:

@@ -23,6 +23,8 @@ class Marks:
 
     rules: tuple[str, ...] = ()
     conditions: tuple[Condition, ...] = ()
+    #: Hooks and capabilities without which the test does not apply.
+    needs: tuple[str | type, ...] = ()
 
 
 def marks_of(test: object) -> Marks:
@@ -55,7 +57,11 @@ def needs(*wanted: str | type) -> Callable[[F], F]:
                 return f"the driver declares no {each.__name__}"
         return None
 
-    return _conditional(condition)
+    def mark(test: F) -> F:
+        _marks(test).needs += wanted
+        return _conditional(condition)(test)
+
+    return mark
 
 
 def lacks(hook: str) -> Callable[[F], F]:

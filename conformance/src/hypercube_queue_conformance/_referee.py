@@ -67,7 +67,9 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture
 def trial(request: pytest.FixtureRequest) -> Iterator[Trial]:
     """The namespace of one conformance test."""
-    trial = Trial(request.cls.harness())
+    harness = request.cls.harness
+    restarts = "restart" in marks_of(request.function).needs
+    trial = Trial(harness.restartable() if restarts else harness())
     try:
         yield trial
     finally:
