@@ -1,0 +1,62 @@
+"""From the error replies of servers to the errors of the contract: the one place for it."""
+
+from __future__ import annotations
+
+import copy
+
+from hypercube_queue import BackendError, CapacityExceeded, QueueError
+
+#: The first word of an error reply, and what to tell people. After each of these nothing was
+#: changed: the server looks before it runs a script.
+_TEXTS = {
+    "BUSY": "the server is busy with a script of somebody's that does not end",
+    "CLUSTERDOWN": "the cluster is down: some of its slots are served by nobody",
+    "CROSSSLOT": "the server is a node of a cluster, and asks for a client that knows clusters",
+    "HYPERCUBELAYOUT": "the queue was stored by a newer release of this driver, in a layout that "
+    "this one does not know; upgrade it here too",
+    "LOADING": "the server is still loading its data",
+    "MASTERDOWN": "the server is a replica that has lost its primary",
+    "MISCONF": "the server cannot save to its disk and refuses to change anything",
+    "MOVED": "the server is a node of a cluster, and asks for a client that knows clusters",
+    "NOAUTH": "the server asks for a password, and none was given",
+    "NOPERM": "the user may not do this on the server; scripts and the keys under the prefix "
+    "must be allowed",
+    "NOREPLICAS": "the server has too few replicas to take changes",
+    "READONLY": "the server is a read-only replica; the queue needs its primary",
+    "TRYAGAIN": "the cluster is moving the queue from one node to another",
+    "WRONGPASS": "the server refuses the user name or the password",
+}
+
+
+def server_error(text: str, place: str) -> QueueError:
+    """What the contract calls an error reply; `place` names the server."""
+    code = text.partition(" ")[0]
+    if code == "OOM":
+        return CapacityExceeded(
+            f"{place}: the server has reached its maxmemory; nothing was stored"
+        )
+    if code in _TEXTS:
+        return BackendError(f"{place}: {_TEXTS[code]}")
+    if "unknown command" in text.lower():
+        # The server quotes the arguments, payloads included.
+        return BackendError(
+            f"{place}: the server does not know a command that the queue needs; it takes Redis "
+            "7 or Valkey, or something that speaks as they do"
+        )
+    return BackendError(f"{place}: {text}", outcome_unknown=True)
+
+
+def twin(error: QueueError) -> QueueError:
+    """An equal error for another item of the batch (ERR-4)."""
+    other = copy.copy(error)
+    other.__cause__ = error.__cause__
+    return other
+
+
+def unsent(error: QueueError) -> QueueError:
+    """The error for items that were not even sent because of it."""
+    if not isinstance(error, BackendError):
+        return twin(error)
+    other = BackendError(str(error))
+    other.__cause__ = error.__cause__
+    return other

@@ -1,0 +1,123 @@
+-- What every script of a queue starts with: its keys, the check of the layout, the server's time.
+
+local META, BODIES, STATE, READY, RETURNED, DELAYED, LEASED, DEAD, WAKE = unpack(KEYS)
+local LAYOUT = "1"
+-- How much a script moves at most from one structure to another by itself.
+local PAGE = 256
+-- The longest time for which a waiting pop does not look, in microseconds.
+local SLICE = 1000000
+
+local layout = redis.call("HGET", META, "layout")
+if layout and layout ~= LAYOUT then
+  return redis.error_reply("HYPERCUBELAYOUT " .. layout)
+end
+
+local time = redis.call("TIME")
+local now = time[1] * 1000000 + time[2]
+
+-- States: a kind, the attempts so far, and of a leased message its lease.
+local IDLE, OWNED, BURIED = "-", "L", "D"
+
+local function idle(attempt)
+  return struct.pack(">c1I4", IDLE, attempt)
+end
+
+local function leased(attempt, position, deadline, token)
+  return struct.pack(">c1I4dd", OWNED, attempt, position, deadline) .. token
+end
+
+local function buried(attempt, reason)
+  return struct.pack(">c1I4", BURIED, attempt) .. reason
+end
+
+local function attempts(state)
+  return state and struct.unpack(">I4", state, 2) or 0
+end
+
+-- One token says that a waiting pop has something to look for.
+local function wake()
+  if redis.call("LLEN", WAKE) == 0 then
+    redis.call("LPUSH", WAKE, "1")
+  end
+end
+
+-- The texts that lie one behind the other in `blob`, with their lengths in `lengths`.
+local function cut(lengths, blob)
+  local texts, place = {}, 1
+  for i = 1, #lengths do
+    local length = string.byte(lengths, i)
+    texts[i] = string.sub(blob, place, place + length - 1)
+    place = place + length
+  end
+  return texts
+end
+
+-- Messages as push and retry send them: ids, bodies, and delays in microseconds.
+local function messages(heads, blob)
+  local ids, bodies, delays = {}, {}, {}
+  local place, at = 1, 1
+  for i = 1, #heads / 13 do
+    local id_length, body_length, delay
+    id_length, body_length, delay, at = struct.unpack(">I1I4d", heads, at)
+    ids[i] = string.sub(blob, place, place + id_length - 1)
+    place = place + id_length
+    bodies[i] = string.sub(blob, place, place + body_length - 1)
+    place = place + body_length
+    delays[i] = delay
+  end
+  return ids, bodies, delays
+end
+
+-- The states of those ids whose delivery, known by its token, owns the message, by index; and
+-- the indexes of the others.
+local function owned(ids, tokens)
+  local states, stale = redis.call("HMGET", STATE, unpack(ids)), {}
+  for i = 1, #ids do
+    local state = states[i]
+    local alive = state
+      and string.sub(state, 1, 1) == OWNED
+      and string.sub(state, 22) == string.sub(tokens, 8 * i - 7, 8 * i)
+      and struct.unpack(">d", state, 14) > now
+    if not alive then
+      states[i] = false
+      stale[#stale + 1] = i
+    end
+  end
+  return states, stale
+end
+
+-- Ids become visible: now, or after their delay.
+local function place(ids, delays)
+  local ready, later, soon = {}, {}, false
+  for i = 1, #ids do
+    if delays[i] > 0 then
+      later[#later + 1] = now + delays[i]
+      later[#later + 1] = ids[i]
+      soon = soon or delays[i] < SLICE
+    else
+      ready[#ready + 1] = ids[i]
+      soon = true
+    end
+  end
+  if #ready > 0 then
+    redis.call("RPUSH", READY, unpack(ready))
+  end
+  if #later > 0 then
+    redis.call("ZADD", DELAYED, unpack(later))
+  end
+  if soon then
+    wake()
+  end
+end
+
+-- Deaths in order, none at the same microsecond as another.
+local function bury(ids)
+  local last = redis.call("ZRANGE", DEAD, -1, -1, "WITHSCORES")[2]
+  local moment = math.max(now, (tonumber(last) or 0) + 1)
+  local deaths = {}
+  for i = 1, #ids do
+    deaths[2 * i - 1] = moment + i - 1
+    deaths[2 * i] = ids[i]
+  end
+  redis.call("ZADD", DEAD, unpack(deaths))
+end

@@ -1,0 +1,28 @@
+#!lua
+-- Store messages. ARGV: heads, and ids with bodies.
+-- Reply: 1 if nothing was known of the queue, else 0; then the indexes of retained ids.
+
+local ids, bodies, delays = messages(ARGV[1], ARGV[2])
+local retained = redis.call("HMGET", BODIES, unpack(ids))
+local fields, new, waits = {}, {}, {}
+local reply = { layout and 0 or 1 }
+
+for i = 1, #ids do
+  if retained[i] then
+    reply[#reply + 1] = i
+  else
+    fields[#fields + 1] = ids[i]
+    fields[#fields + 1] = bodies[i]
+    new[#new + 1] = ids[i]
+    waits[#waits + 1] = delays[i]
+  end
+end
+
+if #new > 0 then
+  if not layout then
+    redis.call("HSET", META, "layout", LAYOUT)
+  end
+  redis.call("HSET", BODIES, unpack(fields))
+  place(new, waits)
+end
+return reply

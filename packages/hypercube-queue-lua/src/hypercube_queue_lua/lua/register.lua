@@ -1,0 +1,4 @@
+#!lua
+-- Note the names of queues, before anything is stored in them. ARGV: names.
+
+redis.call("SADD", KEYS[1], unpack(ARGV))

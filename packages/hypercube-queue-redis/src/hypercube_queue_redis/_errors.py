@@ -1,0 +1,63 @@
+"""From what redis-py raises to the errors of the contract: the one place for it."""
+
+from __future__ import annotations
+
+from redis.exceptions import (
+    MaxConnectionsError,
+    RedisClusterException,
+    RedisError,
+    ResponseError,
+    TimeoutError,
+)
+
+from hypercube_queue import BackendError, QueueError
+from hypercube_queue_lua import server_error
+
+#: The code of an error reply, by the class that redis-py has for it; it cuts the code off.
+_CODES = {
+    "AskError": "ASK",
+    "AuthenticationError": "WRONGPASS",
+    "AuthenticationWrongNumberOfArgsError": "WRONGPASS",
+    "BusyLoadingError": "LOADING",
+    "ClusterCrossSlotError": "CROSSSLOT",
+    "ClusterDownError": "CLUSTERDOWN",
+    "MasterDownError": "MASTERDOWN",
+    "MovedError": "MOVED",
+    "NoPermissionError": "NOPERM",
+    "NoScriptError": "NOSCRIPT",
+    "OutOfMemoryError": "OOM",
+    "ReadOnlyError": "READONLY",
+    "TryAgainError": "TRYAGAIN",
+}
+
+
+def translation(error: RedisError, place: str, *, sent: bool) -> QueueError:
+    """What the contract calls it; `sent`: the server may have received the request."""
+    translated = _translation(error, place, sent=sent)
+    translated.__cause__ = error
+    return translated
+
+
+def code_of(error: RedisError) -> str:
+    """The first word of an error reply as the server sent it, or nothing."""
+    code = _CODES.get(type(error).__name__)
+    if code == "WRONGPASS" and "required" in str(error):
+        return "NOAUTH"
+    if code is None and isinstance(error, ResponseError):
+        return str(error).partition(" ")[0]
+    return code or ""
+
+
+def _translation(error: RedisError, place: str, *, sent: bool) -> QueueError:
+    if code := code_of(error):
+        text = str(error)
+        return server_error(text if text.startswith(code) else f"{code} {text}", place)
+    if isinstance(error, MaxConnectionsError):
+        return BackendError(f"{place}: the client's pool allows no further connection")
+    if isinstance(error, RedisClusterException):
+        return BackendError(f"{place}: no node answers as one of a cluster: {error}")
+    if isinstance(error, TimeoutError):
+        what = "no answer in time" if sent else "it cannot be reached in time"
+        return BackendError(f"{place}: {what}", outcome_unknown=sent)
+    what = "the connection was lost" if sent else "no connection"
+    return BackendError(f"{place}: {what}: {error}", outcome_unknown=sent)

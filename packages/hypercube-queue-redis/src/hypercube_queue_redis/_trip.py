@@ -1,0 +1,77 @@
+"""Commands to one server and their replies, on one connection.
+
+The connection is taken from the client's pool and used directly. The client's own commands
+repeat a request whose answer was lost, and a repeated settlement would find itself stale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from redis import ConnectionPool
+from redis.exceptions import RedisError, ResponseError, TimeoutError
+
+from hypercube_queue.driver import Deadline
+
+Command: TypeAlias = "tuple[bytes | int | float | str, ...]"
+
+#: Short requests go in one piece. Copying a long one would take longer than a second send.
+_ONE_PIECE_BYTES = 256 * 1024
+
+
+class NotSent(Exception):  # noqa: N818 - it says what is the case
+    """No connection, so the server has received nothing. The cause is redis-py's."""
+
+    def __init__(self, cause: RedisError) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+
+
+class Trip:
+    """A request that was sent, whose replies are to be read: `with Trip(...) as trip`."""
+
+    def __init__(self, pool: ConnectionPool, commands: Sequence[Command], end: Deadline) -> None:
+        """Send the commands; raises NotSent, or RedisError when some of it may have arrived."""
+        self._pool = pool
+        self._end = end
+        try:
+            if end.passed:
+                raise TimeoutError("the time for the call was over before it was sent")
+            self._connection: Any = pool.get_connection()
+        except RedisError as error:
+            raise NotSent(error) from error
+        self._unread = len(commands)
+        try:
+            self._limit()
+            pieces = self._connection.pack_commands(commands)
+            if sum(map(len, pieces)) <= _ONE_PIECE_BYTES:
+                pieces = [b"".join(pieces)]
+            self._connection.send_packed_command(pieces, check_health=False)
+        except BaseException:
+            self.close()
+            raise
+
+    def read(self) -> object:
+        """The next reply; a ResponseError is returned, any other RedisError raised."""
+        self._limit()
+        reply: object
+        try:
+            reply = self._connection.read_response()
+        except ResponseError as error:
+            reply = error
+        self._unread -= 1
+        return reply
+
+    def close(self) -> None:
+        """Give the connection back. One with unread replies is of no use to anybody."""
+        if self._unread:
+            self._connection.disconnect()
+        elif self._connection._sock is not None:
+            self._connection._sock.settimeout(self._connection.socket_timeout)
+        self._pool.release(self._connection)
+
+    def _limit(self) -> None:
+        # Redis-py has a time limit per connection, and none for a request.
+        if self._connection._sock is not None:
+            self._connection._sock.settimeout(max(self._end.seconds_left(), 0.001))
