@@ -35,6 +35,25 @@ class Dialect(Protocol):
         """How long a waiting pop may sleep without looking."""
         ...
 
+    @property
+    def looks_first(self) -> bool:
+        """Whether a pop asks `next_visible` before it claims."""
+        ...
+
+    # Wake-ups
+
+    def listen(self) -> None:
+        """See to it that `wakeups` hears of other processes, before a pop sleeps."""
+        ...
+
+    def stored(self, queue_name: str, count: int) -> None:
+        """Wake those who wait for so many messages, here and elsewhere."""
+        ...
+
+    def stored_within(self, cursor: DBAPICursor, queue_name: str, count: int) -> None:
+        """The same in a transaction of the caller's, to take effect when it commits."""
+        ...
+
     # Transactions
 
     def create_tables(self) -> None:
@@ -45,10 +64,17 @@ class Dialect(Protocol):
         """Run `work`, which only reads. It may run again, so it changes nothing outside."""
         ...
 
-    def write(self, work: Callable[[DBAPICursor], R], *, end: Deadline | None = None) -> R:
-        """Run `work` in a transaction and commit, by `end`. It may run again, as in `read`.
+    def write(
+        self,
+        work: Callable[[DBAPICursor], R],
+        *,
+        items: Sequence[PushItem] | Sequence[Settled] = (),
+        end: Deadline | None = None,
+    ) -> R:
+        """Run `work`, which changes these items, and commit, by `end`.
 
-        Whatever is raised, nothing was changed, unless it is a BackendError that says so.
+        It may run again, as in `read`. Whatever is raised, nothing was changed, unless it is a
+        BackendError that says so.
         """
         ...
 
@@ -94,8 +120,8 @@ class Dialect(Protocol):
         """Lease what is visible to `token`, in order; the row's `visible_at` is the old one."""
         ...
 
-    def set_aside(self, cursor: DBAPICursor, faults: Sequence[tuple[int, str]]) -> None:
-        """Make dead what was claimed and cannot be read: pairs of `seq` and reason."""
+    def set_aside(self, cursor: DBAPICursor, faults: Sequence[tuple[int, str]], token: int) -> None:
+        """Make dead what `token` has leased and cannot be read: pairs of `seq` and reason."""
         ...
 
     # Settlements: each returns the items that do not own their messages.

@@ -1,69 +1,62 @@
-"""From what database clients raise to the errors of the contract: the one place for it."""
+"""What can go wrong on a database server, whatever client reports it."""
 
 from __future__ import annotations
 
 import copy
-import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
+from enum import Enum, auto
+from typing import NamedTuple
 
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
-
-from hypercube_queue import BackendError, CapacityExceeded, QueueError
-
-#: Primary result codes of SQLite, and what to tell people. A code that is not here is told in
-#: SQLite's own words.
-_SQLITE_TEXTS = {
-    sqlite3.SQLITE_PERM: "this process may not access it",
-    sqlite3.SQLITE_BUSY: "another connection kept it locked for as long as the call may take; "
-    "look for a transaction that was left open",
-    sqlite3.SQLITE_LOCKED: "another connection kept a table locked for as long as the call may "
-    "take; look for a transaction that was left open",
-    sqlite3.SQLITE_NOMEM: "SQLite is out of memory",
-    sqlite3.SQLITE_READONLY: "it cannot be written: the file or its folder is read-only",
-    sqlite3.SQLITE_INTERRUPT: "the statement was interrupted",
-    sqlite3.SQLITE_IOERR: "reading or writing the file failed; look at the disk",
-    sqlite3.SQLITE_CORRUPT: "the file is damaged; restore it from a backup",
-    sqlite3.SQLITE_FULL: "the disk is full, or the database has reached its largest size",
-    sqlite3.SQLITE_CANTOPEN: "the file cannot be opened: does its folder exist, and may this "
-    "process write there?",
-    sqlite3.SQLITE_NOTADB: "the file is not an SQLite database, or it is encrypted",
-}
-#: Nothing was stored, and room can be made.
-_SQLITE_CAPACITY = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_NOMEM})
+from hypercube_queue import BackendError, CapacityExceeded, MessageTooLarge, QueueError
 
 
-def sqlite_code(error: BaseException) -> int | None:
-    """The primary result code, if SQLite rather than the module in front of it failed."""
-    extended = getattr(error, "sqlite_errorcode", None)
-    return None if extended is None else extended & 0xFF
+class Kind(Enum):
+    """What an error of a server means for the call that met it."""
+
+    #: The connection is gone, or never came about.
+    GONE = auto()
+    #: No answer came in time.
+    LATE = auto()
+    #: Transactions were in each other's way, and the server undid this one: run it again.
+    AGAIN = auto()
+    #: There is no room for what was to be stored.
+    FULL = auto()
+    #: A message is larger than the server takes.
+    TOO_LARGE = auto()
+    #: A table is not there.
+    NO_TABLE = auto()
+    #: Anything else; people have to look at it.
+    OTHER = auto()
 
 
-@contextmanager
-def translated(place: str) -> Iterator[None]:
-    """Errors of database clients come out as errors of the contract; `place` names the database.
+class Fault(NamedTuple):
+    """An error of a client library as its table of codes explains it."""
 
-    The cause is the client's own exception: SQLAlchemy's wrapper around it shows parameters.
+    kind: Kind
+    #: What to tell people.
+    text: str
+
+
+class ConnectionLost(BackendError):
+    """The connection ended under a running statement, which may have been carried out."""
+
+
+def contract_error(fault: Fault, place: str, *, sent: bool) -> QueueError:
+    """What the contract calls a fault; `sent` says that it may have been carried out all the same.
+
+    `place` names the database for people.
     """
-    try:
-        yield
-    except DBAPIError as error:
-        raise translation(error.orig or error, place) from error.orig
-    except sqlite3.Error as error:
-        raise translation(error, place) from error
-    except SQLAlchemyError as error:
-        raise BackendError(f"{place}: no connection from the engine's pool: {error}") from error
-
-
-def translation(
-    error: BaseException, place: str, *, outcome_unknown: bool = False
-) -> BackendError | CapacityExceeded:
-    """What the contract calls an error of a database client."""
-    code = sqlite_code(error)
-    text = f"{place}: {_SQLITE_TEXTS.get(code, error) if code is not None else error}"
-    if code in _SQLITE_CAPACITY and not outcome_unknown:
-        return CapacityExceeded(text)
-    return BackendError(text, outcome_unknown=outcome_unknown)
+    text = f"{place}: {fault.text}"
+    match fault.kind:
+        case Kind.FULL:
+            return CapacityExceeded(text)
+        case Kind.TOO_LARGE:
+            return MessageTooLarge(text)
+        case Kind.GONE if sent:
+            return ConnectionLost(text, outcome_unknown=True)
+        case Kind.LATE:
+            return BackendError(text, outcome_unknown=sent)
+        case _:
+            return BackendError(text)
 
 
 def twin(error: QueueError) -> QueueError:

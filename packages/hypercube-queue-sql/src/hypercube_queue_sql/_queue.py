@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import secrets
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,9 +15,9 @@ from hypercube_queue import DeadLetter, Guarantees, InvalidArgument, Message, Qu
 from hypercube_queue.driver import (
     MAX_POP,
     Closing,
-    Deadline,
     Gate,
     PushBatch,
+    PushItem,
     SettlementBatch,
     checked_count,
     checked_name,
@@ -28,20 +26,14 @@ from hypercube_queue.driver import (
     checked_visibility,
     checked_wait,
     from_microseconds,
-    shown,
     to_microseconds,
 )
+from hypercube_queue_sql._claims import Claims
 from hypercube_queue_sql._dead_letters import checked_cursor, dead_letter
 from hypercube_queue_sql._delivery import Settled, SQLDelivery
-from hypercube_queue_sql._dialect import Dialect
-from hypercube_queue_sql._errors import twin
-from hypercube_queue_sql._rows import UnreadableRow, message
-from hypercube_queue_sql._sqlite import SQLiteDialect
+from hypercube_queue_sql._dialects import dialect_for
+from hypercube_queue_sql._errors import ConnectionLost, twin
 from hypercube_queue_sql._tables import DEFAULT_TABLE
-
-_log = logging.getLogger("hypercube_queue_sql")
-
-_DIALECTS: dict[str, Callable[..., Dialect]] = {"sqlite": SQLiteDialect}
 
 #: How long `close` waits for running calls before it closes idle connections.
 _LEAVE = timedelta(seconds=1)
@@ -85,15 +77,10 @@ class SQLQueue(Closing):
                 f"engine is an sqlalchemy.Engine, not {type(engine).__name__}; open_queue takes a "
                 "URL"
             )
-        if engine.dialect.name not in _DIALECTS:
-            raise InvalidArgument(
-                f"the engine is for {engine.dialect.name}; this release knows "
-                f"{', '.join(_DIALECTS)}"
-            )
         self._poll_timeout = checked_poll_timeout(poll_timeout)
         self._visibility_us = to_microseconds(checked_visibility(visibility_timeout))
         self._operation_timeout = checked_visibility(operation_timeout, field="operation_timeout")
-        self._dialect = _DIALECTS[engine.dialect.name](
+        self._dialect = dialect_for(engine)(
             engine,
             table=table,
             schema=schema,
@@ -102,6 +89,7 @@ class SQLQueue(Closing):
             owned=_owned,
         )
         self._gate = Gate("SQL queue", in_child=self._dialect.in_child)
+        self._claims = Claims(self._dialect, self._gate, self, self._visibility_us)
 
     @property
     def guarantees(self) -> Guarantees:
@@ -123,7 +111,7 @@ class SQLQueue(Closing):
             if batch.items:
                 with _failing(batch):
                     retained = self._dialect.write(
-                        lambda cursor: self._dialect.insert(cursor, batch.items)
+                        lambda cursor: self._dialect.insert(cursor, batch.items), items=batch.items
                     )
                     for item in retained:
                         batch.fail_existing(item)
@@ -139,65 +127,7 @@ class SQLQueue(Closing):
             queue_name = checked_queue_name(queue_name, self.guarantees)
             checked_count("max_messages", max_messages, at_most=MAX_POP)
             waiting = checked_wait(wait, self._poll_timeout)
-            deadline = Deadline(waiting)
-            # One for all looks and the claim, which could take the time limit each (ERR-5).
-            end = Deadline(waiting + self._operation_timeout)
-            with self._dialect.wakeups.watch(queue_name) as watch:
-                while True:
-                    self._gate.check()
-                    seen = watch.changes
-                    seconds = self._dialect.next_visible(queue_name, end)
-                    if seconds is None:
-                        seconds = self._dialect.poll_seconds
-                    elif seconds <= 0:
-                        if taken := self._claim(queue_name, max_messages, end):
-                            return taken
-                        seconds = 0
-                    if deadline.passed:
-                        return []
-                    watch.sleep(
-                        seen, min(seconds, self._dialect.poll_seconds, deadline.seconds_left())
-                    )
-
-    def _claim(self, queue_name: str, max_messages: int, end: Deadline) -> list[Message]:
-        taken, faults = self._dialect.write(
-            lambda cursor: self._take(cursor, queue_name, max_messages), end=end
-        )
-        for seq, reason in faults:
-            _log.warning(
-                "row %d of queue %s cannot be read and is set aside among the dead letters: %s",
-                seq,
-                shown(queue_name),
-                reason,
-            )
-        return taken
-
-    def _take(
-        self, cursor: DBAPICursor, queue_name: str, max_messages: int
-    ) -> tuple[list[Message], list[tuple[int, str]]]:
-        """What one claim leases, and what it sets aside: `seq` and reason."""
-        token = secrets.randbits(63)
-        taken: list[Message] = []
-        faults: list[tuple[int, str]] = []
-        while len(taken) < max_messages:
-            rows = self._dialect.claim(
-                cursor, queue_name, max_messages - len(taken), self._visibility_us, token
-            )
-            found = len(faults)
-            for row in rows:
-                try:
-                    delivered = message(row, queue_name)
-                except UnreadableRow as error:
-                    faults.append((row.seq, str(error)))
-                    continue
-                delivered.driver_data = SQLDelivery(self, queue_name, delivered.id, row.seq, token)
-                taken.append(delivered)
-            if len(faults) == found:
-                break  # all that is ready has come
-            self._dialect.set_aside(cursor, faults[found:])
-        # Before the commit: nobody can settle what a closed queue hands out.
-        self._gate.check()
-        return taken, faults
+            return self._claims.pop(queue_name, max_messages, waiting, self._operation_timeout)
 
     # Settlement
 
@@ -248,7 +178,7 @@ class SQLQueue(Closing):
             moved = self._dialect.write(
                 lambda cursor: self._dialect.redrive(cursor, queue_name, count)
             )
-            self._dialect.wakeups.stored(queue_name, moved)
+            self._dialect.stored(queue_name, moved)
             return moved
 
     def queues(self) -> list[str]:
@@ -278,7 +208,7 @@ class SQLQueue(Closing):
     def redrive_ids(self, queue_name: str, *ids: str) -> int:
         with self._gate:
             moved = self._for_dead(queue_name, ids, self._dialect.redrive_ids)
-            self._dialect.wakeups.stored(queue_name, moved)
+            self._dialect.stored(queue_name, moved)
             return moved
 
     def forget(self, queue_name: str, *ids: str) -> int:
@@ -299,11 +229,19 @@ class SQLQueue(Closing):
             if batch.items:
                 with _failing(batch):
                     retained = self._dialect.within(
-                        connection, lambda cursor: self._dialect.insert(cursor, batch.items)
+                        connection, lambda cursor: self._insert_within(cursor, batch.items)
                     )
                     for item in retained:
                         batch.fail_existing(item)
             batch.raise_failures()
+
+    def _insert_within(self, cursor: DBAPICursor, items: Sequence[PushItem]) -> list[PushItem]:
+        # In one order for all, so that two transactions with the same ids cannot deadlock.
+        ordered = sorted(items, key=lambda item: (item.queue_name, item.id))
+        retained = self._dialect.insert(cursor, ordered)
+        for name, count in Counter(item.queue_name for item in items).items():
+            self._dialect.stored_within(cursor, name, count)
+        return retained
 
     # Lifecycle
 
@@ -339,15 +277,29 @@ class SQLQueue(Closing):
         """Settle the batch; with `stores` it becomes visible to somebody."""
         if batch.items:
             with _failing(batch):
-                for item in self._dialect.write(lambda cursor: settle(cursor, batch.items)):
-                    batch.fail_stale(item)
+                self._settle_all(batch, settle)
                 if stores:
                     self._stored(item.delivery.queue_name for item in batch.items)
         batch.raise_failures()
 
+    def _settle_all(self, batch: SettlementBatch[SQLDelivery], settle: Settle) -> None:
+        def once() -> list[Settled]:
+            return self._dialect.write(
+                lambda cursor: settle(cursor, batch.items), items=batch.items
+            )
+
+        try:
+            for item in once():
+                batch.fail_stale(item)
+        except ConnectionLost as error:
+            # The token makes a second time harmless. Whoever does not own a message now may
+            # have settled it the first time.
+            lost = error
+            batch.fail_all(once(), lambda: twin(lost))
+
     def _stored(self, queue_names: Iterable[str]) -> None:
         for name, count in Counter(queue_names).items():
-            self._dialect.wakeups.stored(name, count)
+            self._dialect.stored(name, count)
 
     def _for_dead(
         self,

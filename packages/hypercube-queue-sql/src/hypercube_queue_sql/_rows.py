@@ -33,6 +33,11 @@ class Row(NamedTuple):
     payload: Any
 
 
+def place_in_order(row: Row) -> tuple[int, int]:
+    """What claimed rows are sorted by: databases return them as they come."""
+    return row.visible_at, row.seq
+
+
 class UnreadableRow(ValueError):
     """The row is no message of this layout. The text says which column, and shows no content."""
 

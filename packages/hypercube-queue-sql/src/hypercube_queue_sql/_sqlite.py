@@ -21,7 +21,7 @@ from hypercube_queue import BackendError, Guarantees, InvalidArgument
 from hypercube_queue.driver import HEADROOM_BYTES, Deadline, PushItem, chunked
 from hypercube_queue_sql._delivery import Settled
 from hypercube_queue_sql._fork import ForkGuard
-from hypercube_queue_sql._rows import Row
+from hypercube_queue_sql._rows import Row, place_in_order
 from hypercube_queue_sql._shared import Shared, shared_by
 from hypercube_queue_sql._sqlite_connections import SQLiteConnections, Taken
 from hypercube_queue_sql._sqlite_tables import SQLiteTables
@@ -49,6 +49,8 @@ class SQLiteDialect:
     """
 
     poll_seconds = 0.2
+    #: A claim takes the write lock, whether it finds anything or not.
+    looks_first = True
 
     def __init__(
         self,
@@ -114,6 +116,15 @@ class SQLiteDialect:
     def wakeups(self) -> Wakeups:
         return self._shared.wakeups
 
+    def listen(self) -> None:
+        """There is nobody to listen to: waiting pops look again and again."""
+
+    def stored(self, queue_name: str, count: int) -> None:
+        self.wakeups.stored(queue_name, count)
+
+    def stored_within(self, cursor: DBAPICursor, queue_name: str, count: int) -> None:
+        """Nobody is told: the caller's transaction may yet be rolled back."""
+
     # Transactions
 
     def create_tables(self) -> None:
@@ -122,7 +133,13 @@ class SQLiteDialect:
     def read(self, work: Callable[[DBAPICursor], R]) -> R:
         return self._connections.read(work)
 
-    def write(self, work: Callable[[DBAPICursor], R], *, end: Deadline | None = None) -> R:
+    def write(
+        self,
+        work: Callable[[DBAPICursor], R],
+        *,
+        items: Sequence[PushItem] | Sequence[Settled] = (),  # noqa: ARG002 - one transaction anyway
+        end: Deadline | None = None,
+    ) -> R:
         return self._connections.write(work, end=end)
 
     def check_connection(self, connection: object) -> None:
@@ -232,15 +249,14 @@ class SQLiteDialect:
         found = cursor.execute(self._sql["claim"], values).fetchall()
         if found:
             rows = list(map(Row._make, found))
-            rows.sort(key=_place_in_order)
+            rows.sort(key=place_in_order)
             return rows
         return list(map(Row._make, cursor.execute(self._sql["claim_undated"], values).fetchall()))
 
-    def set_aside(self, cursor: DBAPICursor, faults: Sequence[tuple[int, str]]) -> None:
+    def set_aside(self, cursor: DBAPICursor, faults: Sequence[tuple[int, str]], token: int) -> None:
         now = _now()
-        cursor.executemany(
-            self._sql["set_aside"], [(now, reason.encode(), seq) for seq, reason in faults]
-        )
+        rows = [(now, reason.encode(), seq, token) for seq, reason in faults]
+        cursor.executemany(self._sql["set_aside"], rows)
 
     def ack(self, cursor: DBAPICursor, items: Sequence[Settled]) -> list[Settled]:
         return _settle(cursor, self._sql["ack"], items, lambda _item, _now: ())
@@ -325,10 +341,6 @@ def _settle(
 def _now() -> int:
     """The clock of SQLite is the machine's, and is shared by all processes on the file."""
     return time.time_ns() // 1000
-
-
-def _place_in_order(row: Row) -> tuple[int, int]:
-    return row.visible_at, row.seq
 
 
 def _commits_by_itself(connection: sqlite3.Connection) -> bool:

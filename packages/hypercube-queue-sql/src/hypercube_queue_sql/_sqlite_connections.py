@@ -18,8 +18,8 @@ from sqlalchemy.pool import ManagesConnection, PoolProxiedConnection
 
 from hypercube_queue import BackendError
 from hypercube_queue.driver import Deadline
-from hypercube_queue_sql._errors import sqlite_code, translated, translation
 from hypercube_queue_sql._shared import Shared
+from hypercube_queue_sql._sqlite_errors import sqlite_code, translated, translation
 
 R = TypeVar("R")
 

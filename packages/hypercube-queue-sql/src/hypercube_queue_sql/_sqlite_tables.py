@@ -27,6 +27,7 @@ class SQLiteTables:
         self, tables: Tables, dialect: Dialect, sql: Mapping[str, str], *, create: bool, place: str
     ) -> None:
         self._tables = tables
+        self._dialect = dialect
         self._creation = tables.creation(dialect)
         self._table = tables.quoted(dialect)["messages"]
         self._sql = sql
@@ -51,6 +52,8 @@ class SQLiteTables:
             return
         if version is None:
             transact(connection, self._adopt, deadline, self._place)
+        elif self._create and self._tables.is_older(version):
+            self.create_missing(connection, known, deadline)
         else:
             self._tables.check_layout(version)
         known.tables.add(self._table)
@@ -66,6 +69,8 @@ class SQLiteTables:
             return
         if version is None:
             self._adopt(cursor)
+        elif self._create and self._tables.is_older(version):
+            self._create_all(cursor)
         else:
             self._tables.check_layout(version)
 
@@ -79,6 +84,10 @@ class SQLiteTables:
         for statement in self._creation:
             cursor.execute(statement)
         version = self._layout(cursor)
+        if version is not None and self._tables.is_older(version):
+            for statement in self._tables.migration(self._dialect, version):
+                cursor.execute(statement)
+            version = None
         if version is None:
             self._adopt(cursor)
         else:

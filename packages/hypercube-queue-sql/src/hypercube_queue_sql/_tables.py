@@ -15,19 +15,26 @@ from sqlalchemy import (
     Table,
     UniqueConstraint,
 )
+from sqlalchemy.dialects.mysql import LONGBLOB
 from sqlalchemy.engine import Dialect
-from sqlalchemy.schema import CreateIndex, CreateTable, DDLElement
+from sqlalchemy.schema import CreateIndex, CreateTable, DDLElement, DropIndex
+from sqlalchemy.types import VARBINARY
 
-from hypercube_queue import BackendError, InvalidArgument
+from hypercube_queue import MAX_NAME_BYTES, BackendError, InvalidArgument
 from hypercube_queue.driver import shown
 
 #: Where messages are kept unless a queue is told otherwise.
 DEFAULT_TABLE = "hypercube_messages"
 #: Changes with every change of the tables; a database with a newer one is refused.
-LAYOUT_VERSION = 1
+#: 1 had the index `visible` without `seq`, so a server had to sort what came at one moment.
+LAYOUT_VERSION = 2
 
 #: 40 characters leave room for what the names of indexes add, within PostgreSQL's 63.
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}")
+
+#: MySQL and MariaDB index no blob, and keep only 64 KiB in a plain one.
+_NAME = LargeBinary().with_variant(VARBINARY(MAX_NAME_BYTES), "mysql", "mariadb")
+_BYTES = LargeBinary().with_variant(LONGBLOB(), "mysql", "mariadb")
 
 
 def metadata(
@@ -69,15 +76,15 @@ class Tables:
             Column("attempt", BigInteger, nullable=False),
             Column("visibility_us", BigInteger),
             # Names are bytes, because databases fold, pad and normalise texts.
-            Column("queue_name", LargeBinary, nullable=False),
-            Column("id", LargeBinary, nullable=False),
-            Column("job_name", LargeBinary, nullable=False),
-            Column("namespace", LargeBinary, nullable=False),
-            Column("reason", LargeBinary),
-            Column("extra", LargeBinary, nullable=False),
-            Column("payload", LargeBinary, nullable=False),
+            Column("queue_name", _NAME, nullable=False),
+            Column("id", _NAME, nullable=False),
+            Column("job_name", _NAME, nullable=False),
+            Column("namespace", _NAME, nullable=False),
+            Column("reason", _BYTES),
+            Column("extra", _BYTES, nullable=False),
+            Column("payload", _BYTES, nullable=False),
             UniqueConstraint("queue_name", "id", name=f"uq_{name}_id"),
-            Index(f"ix_{name}_visible", "queue_name", "state", "visible_at"),
+            Index(f"ix_{name}_ready", "queue_name", "state", "visible_at", "seq"),
             schema=schema,
             sqlite_autoincrement=True,
         )
@@ -105,14 +112,35 @@ class Tables:
         ]
         return [str(statement.compile(dialect=dialect)) for statement in statements]
 
+    def migration(self, dialect: Dialect, version: int) -> list[str]:
+        """The statements that lead from an older layout to the present one.
+
+        `creation` has run before, so what is new and has a name of its own is there.
+        """
+        statements: list[DDLElement] = []
+        if version < 2:
+            old = Index(f"ix_{self.messages.name}_visible", self.messages.c.visible_at)
+            statements.append(DropIndex(old))
+            self.messages.indexes.discard(old)
+        return [str(statement.compile(dialect=dialect)) for statement in statements]
+
+    def is_older(self, version: int) -> bool:
+        """Whether `migration` leads from this layout to the present one."""
+        return 1 <= version < LAYOUT_VERSION
+
     def check_layout(self, version: object) -> None:
         """Raise BackendError if the tables have another layout than this release."""
         if version == LAYOUT_VERSION:
             return
         raise BackendError(
             f"table {self.messages.fullname} has layout {shown(version)}, and this release of "
-            f"hypercube-queue-sql knows layout {LAYOUT_VERSION}: install the release that "
-            "migrated it, or a newer one"
+            f"hypercube-queue-sql needs layout {LAYOUT_VERSION}: "
+            + (
+                "call create_tables() once, open the queue with create_tables=true, or run the "
+                "migration that its changelog describes"
+                if isinstance(version, int) and version < LAYOUT_VERSION
+                else "install the release that migrated it, or a newer one"
+            )
         )
 
     def missing(self) -> TablesMissing:

@@ -16,11 +16,15 @@ class Watch:
         self.changes = 0
         self.watchers = 0
 
-    def sleep(self, seen: int, seconds: float) -> None:
-        """Sleep until something is stored, unless it was since `changes` was `seen`."""
+    def sleep(self, seen: int, seconds: float) -> bool:
+        """Sleep until something is stored, unless it was since `changes` was `seen`.
+
+        Whether it was.
+        """
         with self.changed:
             if self.changes == seen:
                 self.changed.wait(seconds)
+            return self.changes != seen
 
 
 class Wakeups:

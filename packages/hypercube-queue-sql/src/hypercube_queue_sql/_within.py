@@ -6,6 +6,7 @@ import sys
 from typing import TYPE_CHECKING, TypeAlias, TypeGuard, Union
 
 from sqlalchemy import Connection
+from sqlalchemy.engine import Dialect
 from sqlalchemy.exc import InvalidRequestError, PendingRollbackError, SQLAlchemyError
 
 from hypercube_queue import BackendError, InvalidArgument
@@ -48,6 +49,12 @@ def dbapi_connection(connection: Connection | Sessions) -> object:
             f"the caller's connection failed with {type(error).__name__}"
         ) from getattr(error, "orig", None)
     return beneath
+
+
+def sqlalchemy_dialect(connection: Connection | Sessions) -> Dialect:
+    """SQLAlchemy's dialect of a connection that `dbapi_connection` took."""
+    bound = connection if isinstance(connection, Connection) else connection.connection()
+    return bound.dialect
 
 
 def _is_session(connection: object) -> TypeGuard[Sessions]:

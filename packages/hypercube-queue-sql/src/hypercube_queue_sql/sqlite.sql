@@ -50,7 +50,7 @@ RETURNING seq, place, attempt, visibility_us, reason, id, job_name, namespace, e
 -- The attempt that found it unreadable is taken back: the row stays as it was.
 UPDATE {messages}
 SET state = 1, visible_at = ?, token = NULL, attempt = attempt - 1, reason = ?
-WHERE seq = ?
+WHERE seq = ? AND token = ?
 
 -- name: ack
 DELETE FROM {messages}

@@ -23,7 +23,7 @@ from hypercube_queue import (
     open_queue,
 )
 from hypercube_queue_sql import DEFAULT_TABLE, SQLQueue, _sqlite_connections
-from hypercube_queue_sql._errors import translation
+from hypercube_queue_sql._sqlite_errors import translation
 
 NOTHING = timedelta(0)
 

@@ -92,7 +92,7 @@ def test_a_schema_is_an_attached_database(tmp_path: Path, file: Path) -> None:
     engine.dispose()
 
 
-@pytest.mark.parametrize("layout", [0, 2])
+@pytest.mark.parametrize("layout", [0, 3])
 def test_tables_of_another_layout_are_refused(file: Path, url: str, layout: int) -> None:
     """Every call says which layout it found and what to do; nothing is touched."""
     with open_queue(url) as queue:
@@ -102,8 +102,55 @@ def test_tables_of_another_layout_are_refused(file: Path, url: str, layout: int)
     with open_queue(url) as queue:
         assert isinstance(queue, SQLQueue)
         for call in (lambda: queue.pop("work", wait=NOTHING), queue.create_tables):
-            with pytest.raises(BackendError, match=f"has layout {layout}.*knows layout 1"):
+            with pytest.raises(BackendError, match=f"has layout {layout}.*needs layout 2"):
                 call()
+
+
+_LAYOUT_1 = f"""
+CREATE TABLE {DEFAULT_TABLE} (
+    seq INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
+    state SMALLINT NOT NULL,
+    visible_at BIGINT NOT NULL,
+    place BIGINT,
+    token BIGINT,
+    attempt BIGINT NOT NULL,
+    visibility_us BIGINT,
+    queue_name BLOB NOT NULL,
+    id BLOB NOT NULL,
+    job_name BLOB NOT NULL,
+    namespace BLOB NOT NULL,
+    reason BLOB,
+    extra BLOB NOT NULL,
+    payload BLOB NOT NULL,
+    CONSTRAINT uq_{DEFAULT_TABLE}_id UNIQUE (queue_name, id)
+);
+CREATE TABLE {DEFAULT_TABLE}_layout (version INTEGER NOT NULL, PRIMARY KEY (version));
+CREATE INDEX ix_{DEFAULT_TABLE}_visible ON {DEFAULT_TABLE} (queue_name, state, visible_at);
+INSERT INTO {DEFAULT_TABLE}_layout VALUES (1);
+INSERT INTO {DEFAULT_TABLE} (queue_name, id, state, visible_at, attempt, job_name, namespace,
+    extra, payload) VALUES (CAST('work' AS BLOB), x'01', 0, 0, 0, x'', x'', x'', x'30');
+"""
+
+
+def test_tables_of_the_first_layout_are_migrated(file: Path, url: str) -> None:
+    """By whoever may create tables, with all that is in them; they are as if newly made."""
+    with closing(sqlite3.connect(file)) as connection:
+        connection.executescript(_LAYOUT_1)
+    with (
+        open_queue(f"{url}?create_tables=false") as queue,
+        pytest.raises(BackendError, match=r"has layout 1.*needs layout 2.*create_tables"),
+    ):
+        queue.pop("work", wait=NOTHING)
+    with open_queue(url) as queue:
+        [delivery] = queue.pop("work", wait=NOTHING)
+        assert delivery.payload == b"0"
+        queue.ack(delivery)
+    engine = create_engine(url)
+    with engine.connect() as connection:
+        differences = compare_metadata(MigrationContext.configure(connection), metadata())
+    engine.dispose()
+
+    assert differences == []
 
 
 @pytest.mark.parametrize(
@@ -157,6 +204,7 @@ down_revision = ${repr(down_revision)}
 
 from alembic import op
 import sqlalchemy as sa
+${imports or ""}
 
 def upgrade():
     ${upgrades}
@@ -194,7 +242,7 @@ def test_alembic_makes_the_tables(alembic: Config, file: Path, url: str) -> None
         layout = connection.execute(f"SELECT version FROM {DEFAULT_TABLE}_layout").fetchall()
         numbers = connection.execute(f"SELECT seq FROM {DEFAULT_TABLE}").fetchall()
 
-    assert layout == [(1,)]
+    assert layout == [(2,)]
     assert numbers == [(2,)]
     command.check(alembic)
     command.downgrade(alembic, "base")

@@ -65,7 +65,7 @@ def test_messages_are_found_by_the_index_made_for_it(
 ) -> None:
     """By queue, state and time, not by queue alone."""
     plan = _plan(connection, name)
-    searches = [line for line in plan if f"ix_{DEFAULT_TABLE}_visible" in line]
+    searches = [line for line in plan if f"ix_{DEFAULT_TABLE}_ready" in line]
 
     assert searches != []
     assert [line for line in searches if "queue_name=? AND state=?" not in line] == []

@@ -1,0 +1,111 @@
+"""A transaction of the caller's on a server, whichever client library it goes through."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy.engine.interfaces import DBAPICursor
+
+from hypercube_queue import InvalidArgument
+from hypercube_queue_sql._within import dbapi_connection, is_sqlalchemy, sqlalchemy_dialect
+
+#: A parameter as the statements have it, `%(seqs)b` or `%(seqs)s`: by name, bytes or not.
+_PARAMETER = re.compile(r"%\((\w+)\)[sb]")
+
+
+class Joined(NamedTuple):
+    """What is beneath a connection of the caller's."""
+
+    #: The client library's own, or SQLAlchemy's synchronous face of an asynchronous one.
+    connection: Any
+    #: How the library wants parameters, as in the Python database API.
+    paramstyle: str
+    #: What it raises.
+    error: type[Exception]
+
+    def cursor(self) -> DBAPICursor:
+        """A cursor that takes our statements and gives tuples."""
+        return TranslatingCursor(self.connection.cursor(), self.paramstyle)  # type: ignore[return-value]
+
+
+def check_joinable(connection: object, dialects: Sequence[str], libraries: Sequence[str]) -> None:
+    """Raise InvalidArgument unless `joined` may take it. Contacts nobody."""
+    if is_sqlalchemy(connection) or library_of(connection) in libraries:
+        return
+    raise InvalidArgument(
+        "connection is an SQLAlchemy Session or Connection, or a connection of "
+        f"{' or '.join(libraries)}, not {_kind(connection)}; with AsyncQueue it may be an "
+        f"AsyncSession or AsyncConnection for {dialects[0]}, too"
+    )
+
+
+def joined(connection: object, dialects: Sequence[str]) -> Joined:
+    """What is beneath the connection, in its transaction, which is begun if it is not."""
+    if is_sqlalchemy(connection):
+        beneath = dbapi_connection(connection)
+        dialect = sqlalchemy_dialect(connection)
+        if dialect.name not in dialects:
+            raise InvalidArgument(
+                f"connection leads to {dialect.name}, and this queue is on {dialects[0]}"
+            )
+        return Joined(beneath, dialect.paramstyle, dialect.loaded_dbapi.Error)
+    # The Python database API knows the classes of errors as attributes of each connection.
+    return Joined(connection, "pyformat", connection.Error)  # type: ignore[attr-defined]
+
+
+def library_of(connection: object) -> str:
+    """The name of the client library that a connection belongs to."""
+    return type(connection).__module__.partition(".")[0]
+
+
+class TranslatingCursor:
+    """A cursor of a client library that takes parameters as our statements name them."""
+
+    def __init__(self, cursor: Any, paramstyle: str) -> None:
+        self._cursor = cursor
+        self._paramstyle = paramstyle
+
+    @property
+    def rowcount(self) -> int:
+        return self._cursor.rowcount  # type: ignore[no-any-return]
+
+    def execute(self, statement: str, values: Mapping[str, object] | None = None) -> None:
+        text, parameters = translated_parameters(statement, values or {}, self._paramstyle)
+        self._cursor.execute(text, parameters)
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        # Callers like their rows as mappings, and have set their connections so.
+        return [
+            tuple(row.values()) if isinstance(row, Mapping) else tuple(row)
+            for row in self._cursor.fetchall()
+        ]
+
+    def close(self) -> None:
+        self._cursor.close()
+
+
+def translated_parameters(
+    statement: str, values: Mapping[str, object], paramstyle: str
+) -> tuple[str, object]:
+    """A statement and its values as a library wants them."""
+    if paramstyle == "pyformat":
+        return _PARAMETER.sub(r"%(\1)s", statement), values
+    if paramstyle == "format":
+        names = _PARAMETER.findall(statement)
+        return _PARAMETER.sub("%s", statement), tuple(values[name] for name in names)
+    if paramstyle == "numeric_dollar":
+        order: dict[str, int] = {}
+        for name in _PARAMETER.findall(statement):
+            order.setdefault(name, len(order) + 1)
+        text = _PARAMETER.sub(lambda match: f"${order[match[1]]}", statement).replace("%%", "%")
+        return text, tuple(values[name] for name in order)
+    raise InvalidArgument(
+        f"connection's client library wants parameters as {paramstyle}; it takes one that wants "
+        "pyformat, format or numeric_dollar"
+    )
+
+
+def _kind(connection: object) -> str:
+    return f"{type(connection).__module__}.{type(connection).__qualname__}"

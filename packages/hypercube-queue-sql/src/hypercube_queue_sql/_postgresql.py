@@ -1,0 +1,226 @@
+"""The PostgreSQL dialect."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Callable, Mapping, Sequence
+
+import psycopg
+from sqlalchemy.engine.interfaces import DBAPICursor
+
+from hypercube_queue import BackendError, Guarantees, InvalidArgument
+from hypercube_queue.driver import PushItem, chunked
+from hypercube_queue_sql._delivery import Settled
+from hypercube_queue_sql._joined import Joined
+from hypercube_queue_sql._listener import Listener, hint
+from hypercube_queue_sql._notices import Notices
+from hypercube_queue_sql._postgresql_client import PsycopgClient, in_transaction
+from hypercube_queue_sql._rows import Row, place_in_order
+from hypercube_queue_sql._server import ROWS_PER_STATEMENT, ServerDialect, statements_of
+
+#: For MATERIALIZED.
+_OLDEST = 12
+#: A bytea of a gigabyte exists in theory; on its way it takes several times as much memory.
+_MAX_MESSAGE_BYTES = 256 * 1024 * 1024
+
+
+class PostgreSQLDialect(ServerDialect):
+    """Keeps the promises of `Dialect` on PostgreSQL, through psycopg.
+
+    What is one statement commits by itself, in one round trip. Those who wait are told by
+    LISTEN and NOTIFY.
+    """
+
+    names = ("postgresql",)
+    libraries = ("psycopg", "psycopg2")
+    statements = "postgresql.sql"
+    client = PsycopgClient()
+    now = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+
+    #: What others store is told; this is for what nobody told.
+    poll_seconds = 1.0
+    guarantees = Guarantees(durable=True, ordering="fifo", max_message_bytes=_MAX_MESSAGE_BYTES)
+
+    def _connect(self) -> None:
+        super()._connect()
+        # As many channels as there are tables, not queues: names of queues take any character.
+        digest = hashlib.sha256(self._sql["insert"].encode()).hexdigest()
+        self._channel = f"hypercube_{digest[:32]}"
+        self._notices = Notices(self._notify)
+        self._listener = Listener(self._engine, self._channel, self.wakeups)
+
+    def check_version(self, cursor: DBAPICursor) -> None:
+        [(version,)] = self._rows(cursor, "version")
+        if version // 10_000 < _OLDEST:
+            raise BackendError(
+                f"{self._place} is PostgreSQL {version // 10_000}, and this driver needs "
+                f"{_OLDEST} or a newer one"
+            )
+
+    def create_within_lock(
+        self, cursor: DBAPICursor, create: Callable[[DBAPICursor], None]
+    ) -> None:
+        cursor.execute(self._sql["lock"], {"key": int(self._channel[-15:], 16)})
+        create(cursor)
+
+    def check_transaction(self, beneath: Joined) -> None:
+        connection = beneath.connection
+        by_itself = isinstance(connection, psycopg.Connection) and connection.autocommit
+        if by_itself and not in_transaction(connection):
+            raise InvalidArgument(
+                "connection is in autocommit mode with no transaction open, so each message "
+                "would be committed at once: begin a transaction first"
+            )
+
+    # Wake-ups
+
+    def listen(self) -> None:
+        self._listener.start()
+
+    def stored(self, queue_name: str, count: int) -> None:
+        super().stored(queue_name, count)
+        self._notices.send(queue_name, count)
+
+    def stored_within(self, cursor: DBAPICursor, queue_name: str, count: int) -> None:
+        # Heard when the caller commits.
+        if self._notices.allows(queue_name):
+            self._rows(cursor, "notify", channel=self._channel, hints=[hint(queue_name, count)])
+
+    def _notify(self, counts: Mapping[str, int]) -> None:
+        hints = [hint(name, count) for name, count in counts.items()]
+        self._connections.write(
+            lambda cursor: self._rows(cursor, "notify", channel=self._channel, hints=hints),
+            transaction=False,
+        )
+
+    def close(self) -> None:
+        self._listener.stop()
+        self._notices.flush()
+        super().close()
+
+    # Statements
+
+    def insert(self, cursor: DBAPICursor, items: Sequence[PushItem]) -> list[PushItem]:
+        retained: list[PushItem] = []
+        for chunk in statements_of(items):
+            found = self._rows(
+                cursor,
+                "insert",
+                queue_names=[item.queue_name.encode() for item in chunk],
+                ids=[item.id.encode() for item in chunk],
+                job_names=[item.job_name.encode() for item in chunk],
+                namespaces=[item.namespace.encode() for item in chunk],
+                delays_us=[item.delay_us for item in chunk],
+                visibilities_us=[item.visibility_us for item in chunk],
+                extras=[item.extra for item in chunk],
+                payloads=[item.payload for item in chunk],
+            )
+            retained += [chunk[position - 1] for (position,) in found]
+        return retained
+
+    def claim(
+        self, cursor: DBAPICursor, queue_name: str, limit: int, default_us: int, token: int
+    ) -> list[Row]:
+        found = self._rows(
+            cursor,
+            "claim",
+            queue_name=queue_name.encode(),
+            limit=limit,
+            default_us=default_us,
+            token=token,
+        )
+        rows = list(map(Row._make, found))
+        rows.sort(key=place_in_order)
+        return rows
+
+    def set_aside(self, cursor: DBAPICursor, faults: Sequence[tuple[int, str]], token: int) -> None:
+        for chunk in chunked(faults, ROWS_PER_STATEMENT):
+            seqs, reasons = zip(*chunk, strict=True)
+            cursor.execute(
+                self._sql["set_aside"],
+                {
+                    "seqs": list(seqs),
+                    "reasons": [reason.encode() for reason in reasons],
+                    "token": token,
+                },
+            )
+
+    def ack(self, cursor: DBAPICursor, items: Sequence[Settled]) -> list[Settled]:
+        return self._settle(cursor, "ack", items, lambda _chunk: {})
+
+    def retry(self, cursor: DBAPICursor, items: Sequence[Settled]) -> list[Settled]:
+        return self._settle(
+            cursor,
+            "retry",
+            items,
+            lambda chunk: {
+                "delays_us": [item.delay_us for item in chunk],
+                "extras": [item.extra for item in chunk],
+                "payloads": [item.payload for item in chunk],
+            },
+        )
+
+    def dead_letter(self, cursor: DBAPICursor, items: Sequence[Settled]) -> list[Settled]:
+        return self._settle(
+            cursor,
+            "dead_letter",
+            items,
+            lambda chunk: {
+                "extras": [item.extra for item in chunk],
+                "payloads": [item.payload for item in chunk],
+            },
+        )
+
+    def extend_visibility(
+        self, cursor: DBAPICursor, items: Sequence[Settled], extension_us: int
+    ) -> list[Settled]:
+        return self._settle(
+            cursor, "extend_visibility", items, lambda _chunk: {"extension_us": extension_us}
+        )
+
+    def release(self, cursor: DBAPICursor, items: Sequence[Settled]) -> list[Settled]:
+        return self._settle(cursor, "release", items, lambda _chunk: {})
+
+    def _settle(
+        self,
+        cursor: DBAPICursor,
+        name: str,
+        items: Sequence[Settled],
+        values: Callable[[Sequence[Settled]], dict[str, object]],
+    ) -> list[Settled]:
+        """Run a settlement; return the items that do not own their messages."""
+        stale: list[Settled] = []
+        for chunk in statements_of(items):
+            found = self._rows(
+                cursor,
+                name,
+                seqs=[item.delivery.seq for item in chunk],
+                tokens=[item.delivery.token for item in chunk],
+                **values(chunk),
+            )
+            if len(found) < len(chunk):
+                settled = {seq for (seq,) in found}
+                stale += [item for item in chunk if item.delivery.seq not in settled]
+        return stale
+
+    def redrive(self, cursor: DBAPICursor, queue_name: str, count: int) -> int:
+        cursor.execute(
+            self._sql["redrive"],
+            {"queue_name": queue_name.encode(), "count": min(count, sys.maxsize)},
+        )
+        return cursor.rowcount
+
+    def redrive_ids(self, cursor: DBAPICursor, queue_name: str, ids: Sequence[str]) -> int:
+        return self._by_ids(cursor, "redrive_ids", queue_name, ids)
+
+    def forget(self, cursor: DBAPICursor, queue_name: str, ids: Sequence[str]) -> int:
+        return self._by_ids(cursor, "forget", queue_name, ids)
+
+    def _by_ids(self, cursor: DBAPICursor, name: str, queue_name: str, ids: Sequence[str]) -> int:
+        changed = 0
+        for chunk in chunked(ids, ROWS_PER_STATEMENT):
+            values = {"queue_name": queue_name.encode(), "ids": [each.encode() for each in chunk]}
+            cursor.execute(self._sql[name], values)
+            changed += cursor.rowcount
+        return changed

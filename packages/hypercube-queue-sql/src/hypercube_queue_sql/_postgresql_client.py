@@ -1,0 +1,120 @@
+"""psycopg, and what PostgreSQL's errors mean: the one place for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import psycopg
+from psycopg.pq import TransactionStatus
+from psycopg.rows import tuple_row
+from sqlalchemy.engine.interfaces import DBAPICursor
+
+from hypercube_queue_sql._errors import Fault, Kind
+from hypercube_queue_sql._sockets import has_ended, shut
+
+#: How long the server waits for the next statement of a transaction before it undoes it and
+#: lets go of its locks: the client may be cut off.
+_IDLE_SECONDS = 60
+
+_OWN = frozenset({"user", "password", "host", "port", "dbname"})
+#: What libpq knows beside the parts of a URL that have a place of their own.
+PARAMETERS = (
+    frozenset(option.keyword.decode() for option in psycopg.pq.Conninfo.get_defaults()) - _OWN
+)
+
+#: SQLSTATEs, and classes of them, in the order in which they are looked up.
+_KINDS = {
+    "40001": Kind.AGAIN,  # serialization failure
+    "40P01": Kind.AGAIN,  # deadlock
+    "55P03": Kind.AGAIN,  # a lock time-out that somebody has set
+    "42P01": Kind.NO_TABLE,
+    "3F000": Kind.NO_TABLE,  # the schema is missing
+    "54": Kind.TOO_LARGE,  # a limit of the program was exceeded
+    "57P": Kind.GONE,  # the server shuts down, or an administrator ended the session
+    "25P03": Kind.GONE,  # the session was idle in a transaction
+    "08": Kind.GONE,
+    "53300": Kind.OTHER,  # too many connections
+    "53": Kind.FULL,  # disk full, out of memory
+}
+_TEXTS = {
+    "53300": "the server has no connection to spare; raise its max_connections, or open fewer",
+    "25006": "the server takes no changes: it is a replica, or the transaction is read-only",
+    "25P02": "the caller's transaction has failed before: roll it back, and begin another",
+    "42501": "the user may not do this; grant what the table, its sequence or the schema needs",
+    "57014": "the statement was cancelled, or ran into a statement_timeout",
+}
+
+
+def connect_arguments(seconds: int) -> dict[str, object]:
+    """What a connection is made with, given how long a call may take."""
+    return {
+        "autocommit": True,
+        "connect_timeout": seconds,
+        "application_name": "hypercube",
+        # The system notices a peer that is gone, also behind a connection that only listens.
+        "keepalives_idle": 30,
+        "keepalives_interval": 10,
+        "keepalives_count": 3,
+    }
+
+
+class PsycopgClient:
+    """Keeps `Client` with psycopg 3."""
+
+    error: type[Exception] = psycopg.Error
+
+    def cut(self, connection: Any) -> None:
+        shut(_descriptor(connection))
+
+    def is_dead(self, connection: psycopg.Connection[Any]) -> bool:
+        return connection.closed or has_ended(_descriptor(connection))
+
+    def take(self, connection: psycopg.Connection[Any]) -> Callable[[], None] | None:
+        if connection.autocommit:
+            return None
+        connection.autocommit = True
+
+        def undo() -> None:
+            connection.autocommit = False
+
+        return undo
+
+    def cursor(self, connection: psycopg.Connection[Any]) -> DBAPICursor:
+        return cast("DBAPICursor", connection.cursor(row_factory=tuple_row, binary=True))
+
+    def begin(self, connection: psycopg.Connection[Any]) -> None:
+        connection.execute(
+            "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; "
+            f"SET LOCAL idle_in_transaction_session_timeout = '{_IDLE_SECONDS}s'"
+        )
+
+    def fault(self, error: BaseException) -> Fault:
+        # Other libraries, in the caller's transactions, call it pgcode.
+        state = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
+        text = _first_line(error)
+        if state is None:
+            # Not the server's word but the library's: nearly always a connection that ended.
+            lost = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+            return Fault(Kind.GONE if lost else Kind.OTHER, text)
+        kind = next((_KINDS[key] for key in _KINDS if state.startswith(key)), Kind.OTHER)
+        return Fault(kind, _TEXTS.get(state, text))
+
+
+def in_transaction(connection: Any) -> bool:
+    """Whether a connection of psycopg's has a transaction open."""
+    status = connection.info.transaction_status
+    return status in (TransactionStatus.INTRANS, TransactionStatus.INERROR)
+
+
+def _descriptor(connection: Any) -> int:
+    """The socket of a connection of psycopg's or psycopg2's; -1 if there is none."""
+    try:
+        return int(connection.fileno())
+    except (psycopg.Error, AttributeError, ValueError):
+        return -1
+
+
+def _first_line(error: BaseException) -> str:
+    # Details can quote the values of the row, and so the payload.
+    return str(error).strip().partition("\n")[0] or type(error).__name__

@@ -1,0 +1,238 @@
+"""Transactions on a database server, over the connections of an engine."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from datetime import timedelta
+from typing import Any, NamedTuple, TypeVar
+
+from sqlalchemy import Engine
+from sqlalchemy.engine.interfaces import DBAPICursor
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.pool import PoolProxiedConnection
+
+from hypercube_queue import BackendError, QueueError
+from hypercube_queue.driver import Deadline
+from hypercube_queue_sql._client import Client
+from hypercube_queue_sql._errors import Fault, Kind, contract_error
+from hypercube_queue_sql._joined import Joined
+from hypercube_queue_sql._watchdog import Watch, watchdog
+
+R = TypeVar("R")
+
+#: How many connections a queue has at most that was opened by URL. A call uses one for the
+#: length of a round trip or two, and a pop that waits uses none.
+CONNECTIONS = 15
+#: The first pause before a transaction that the server undid is run again, in seconds. It
+#: doubles, and is random so that two of them do not meet again.
+_PAUSE = 0.005
+_LONGEST_PAUSE = 0.2
+
+
+class ServerConnections:
+    """Runs work on the connections of an engine, each call within a time limit."""
+
+    def __init__(
+        self, engine: Engine, client: Client, *, place: str, limit: timedelta, owned: bool
+    ) -> None:
+        self._engine = engine
+        self._client = client
+        self._place = place
+        self._limit = limit
+        self._owned = owned
+        self._slots = threading.BoundedSemaphore(CONNECTIONS)
+        #: Whoever still uses a connection closes it afterwards.
+        self.closed = False
+
+    def read(self, work: Callable[[DBAPICursor], R], *, end: Deadline | None = None) -> R:
+        """Run `work`, which only reads, outside a transaction."""
+        return self._patiently(work, end, transaction=False, changes=False)
+
+    def write(
+        self, work: Callable[[DBAPICursor], R], *, transaction: bool, end: Deadline | None = None
+    ) -> R:
+        """Run `work` in a transaction; without one it is a single statement."""
+        return self._patiently(work, end, transaction=transaction, changes=True)
+
+    def within(self, joined: Joined, work: Callable[[DBAPICursor], R]) -> R:
+        """Run `work` once in the transaction of the caller's."""
+        with watchdog.watch(self._limit.total_seconds()) as watch:
+            watch.cut = lambda: self._client.cut(joined.connection)
+            try:
+                return work(joined.cursor())
+            except joined.error as error:
+                # Nothing is done before the caller's commit.
+                raise self._error(self._fault(error, watch), sent=False) from error
+
+    def _patiently(
+        self,
+        work: Callable[[DBAPICursor], R],
+        end: Deadline | None,
+        *,
+        transaction: bool,
+        changes: bool,
+    ) -> R:
+        deadline = Deadline(self._limit)
+        if end is not None and end.seconds_left() < deadline.seconds_left():
+            deadline = end
+        call = _Call(deadline, transaction=transaction, changes=changes)
+        pause = _PAUSE
+        lost = False
+        while True:
+            failure = self._attempt(work, call)
+            if not isinstance(failure, _Failure):
+                return failure
+            fault = failure.fault
+            again = fault.kind is Kind.AGAIN
+            if fault.kind is Kind.GONE and not changes and not lost:
+                lost = again = True
+            if not again or deadline.seconds_left() <= pause:
+                raise self._error(fault, sent=failure.sent) from failure.cause
+            time.sleep(random.uniform(pause / 2, pause))  # noqa: S311 - no secret
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _attempt(self, work: Callable[[DBAPICursor], R], call: _Call) -> R | _Failure:
+        """The result of `work`, or what the database had against it."""
+        sent = False
+        with (
+            self._slot(call.deadline),
+            watchdog.watch(call.deadline.seconds_left()) as watch,
+        ):
+            try:
+                with self._connection(call.deadline, watch) as connection:
+                    cursor = self._client.cursor(connection)
+                    if not call.transaction:
+                        sent = call.changes
+                        return work(cursor)
+                    self._client.begin(connection)
+                    try:
+                        result = work(cursor)
+                    except BaseException:
+                        with suppress(self._client.error):
+                            cursor.execute("ROLLBACK")
+                        raise
+                    sent = True
+                    cursor.execute("COMMIT")
+                    return result
+            except DBAPIError as error:
+                cause: BaseException = error.orig or error
+            except self._client.error as error:
+                cause = error
+            except SQLAlchemyError as error:
+                raise BackendError(
+                    f"{self._place}: no connection from the engine's pool: {error}"
+                ) from error
+            return _Failure(self._fault(cause, watch), cause, sent)
+
+    def _fault(self, cause: BaseException, watch: Watch) -> Fault:
+        if watch.fired:
+            return Fault(
+                Kind.LATE,
+                f"the server did not answer within {self._limit}, and its connection was cut",
+            )
+        return self._client.fault(cause)
+
+    def _error(self, fault: Fault, *, sent: bool) -> QueueError:
+        return contract_error(fault, self._place, sent=sent)
+
+    # Connections
+
+    def _slot(self, deadline: Deadline) -> AbstractContextManager[None]:
+        return self._taken_slot(deadline) if self._owned else nullcontext()
+
+    @contextmanager
+    def _taken_slot(self, deadline: Deadline) -> Iterator[None]:
+        if not self._slots.acquire(timeout=deadline.seconds_left()):
+            raise BackendError(
+                f"{self._place}: other threads kept all {CONNECTIONS} connections busy for as long "
+                "as the call may take"
+            ) from TimeoutError(f"no connection within {self._limit}")
+        try:
+            yield
+        finally:
+            self._slots.release()
+
+    @contextmanager
+    def _connection(self, deadline: Deadline, watch: Watch) -> Iterator[Any]:
+        pooled = self._checked_out(deadline)
+        connection = pooled.driver_connection
+        watch.cut = lambda: self._client.cut(connection)
+        try:
+            undo = self._client.take(connection)
+            yield connection
+            if undo is not None:
+                undo()
+        except BaseException as error:
+            if not self._survives(error):
+                pooled.invalidate()
+            raise
+        finally:
+            if self.closed:
+                pooled.invalidate()
+            watch.cut = None
+            pooled.close()
+
+    def _survives(self, error: BaseException) -> bool:
+        """Whether the connection of a failed call can be used on."""
+        if isinstance(error, self._client.error):
+            return self._client.fault(error).kind is not Kind.GONE
+        # A call that was interrupted may not have read its answer.
+        return isinstance(error, QueueError)
+
+    def _checked_out(self, deadline: Deadline) -> PoolProxiedConnection:
+        while True:
+            pooled = self._pooled(deadline)
+            # After a restart of the server all that lie in the pool are dead.
+            if not self._client.is_dead(pooled.driver_connection):
+                return pooled
+            pooled.invalidate()
+            pooled.close()
+
+    def _pooled(self, deadline: Deadline) -> PoolProxiedConnection:
+        """A connection of the pool's; one that is made anew may take the time limit."""
+        if self._owned and self._engine.pool.checkedin():  # type: ignore[attr-defined]
+            return self._engine.raw_connection()
+        future: Future[PoolProxiedConnection] = Future()
+
+        def connect() -> None:
+            try:
+                future.set_result(self._engine.raw_connection())
+            except BaseException as error:  # noqa: BLE001 - raised where it is waited for
+                future.set_exception(error)
+
+        threading.Thread(target=connect, name="hypercube-connect", daemon=True).start()
+        try:
+            return future.result(deadline.seconds_left())
+        except BaseException as error:
+            future.add_done_callback(_give_back)
+            if isinstance(error, TimeoutError):
+                raise BackendError(
+                    f"{self._place}: no connection came about within {self._limit}; does the "
+                    "server answer, and has the engine's pool one to spare?"
+                ) from error
+            raise
+
+
+def _give_back(late: Future[PoolProxiedConnection]) -> None:
+    """Nobody waits for the connection any more."""
+    if late.exception() is None:
+        late.result().close()
+
+
+class _Call(NamedTuple):
+    deadline: Deadline
+    transaction: bool
+    #: Whether its outcome matters.
+    changes: bool
+
+
+class _Failure(NamedTuple):
+    fault: Fault
+    cause: BaseException
+    #: Whether it may have been carried out all the same.
+    sent: bool

@@ -1,0 +1,81 @@
+"""Opening a queue on a database server by URL."""
+
+from __future__ import annotations
+
+import math
+from datetime import timedelta
+
+from sqlalchemy import URL, Engine, create_engine
+
+from hypercube_queue import InvalidArgument
+from hypercube_queue.driver import QueueURL, checked_visibility, shown
+from hypercube_queue_sql._dialects import client_for
+from hypercube_queue_sql._queue import SQLQueue
+from hypercube_queue_sql._server_connections import CONNECTIONS
+from hypercube_queue_sql._tables import DEFAULT_TABLE
+
+#: The client library for each scheme, and for the longer ones that name it.
+_CLIENTS = {"postgresql": "psycopg", "mysql": "pymysql", "mariadb": "pymysql"}
+
+
+def from_url(url: str) -> SQLQueue:
+    """The queue that a `postgresql:`, `mysql:` or `mariadb:` URL names; contacts nobody.
+
+    `postgresql://user:password@host:5432/database`; `postgresql+psycopg:` and the like are the
+    same. Options: `table`, `schema`, `create_tables` (false), and in seconds `poll_timeout`,
+    `visibility_timeout` and `operation_timeout`; all that the client library knows in a URL is
+    passed on to it.
+    """
+    parts = QueueURL(url)
+    backend, _, client = parts.scheme.partition("+")
+    if backend not in _CLIENTS or client not in ("", _CLIENTS[backend]):
+        raise InvalidArgument(
+            f"the scheme is {shown(parts.scheme)}; it takes "
+            f"{', '.join(f'{name} or {name}+{library}' for name, library in _CLIENTS.items())}, "
+            "and AsyncQueue makes the queue asynchronous"
+        )
+    options = parts.options
+    table = options.text("table", DEFAULT_TABLE)
+    schema = options.text("schema", None)
+    create_tables = options.flag("create_tables", False)
+    poll_timeout = options.duration("poll_timeout", timedelta(seconds=1))
+    visibility_timeout = options.duration("visibility_timeout", timedelta(seconds=30))
+    operation_timeout = options.duration("operation_timeout", timedelta(seconds=30))
+    client = client_for(backend)
+    rest = {name: options.text(name, "") for name in sorted(client.PARAMETERS)}
+    options.refuse_unknown()
+    checked_visibility(operation_timeout, field="operation_timeout")
+    database = URL.create(
+        f"{backend}+{_CLIENTS[backend]}",
+        username=parts.username,
+        password=parts.password,
+        host=parts.hostname,
+        port=parts.port,
+        database=parts.path.removeprefix("/") or None,
+        query={name: value for name, value in rest.items() if value},
+    )
+    return SQLQueue(
+        _engine(database, client.connect_arguments(math.ceil(operation_timeout.total_seconds()))),
+        table=table,
+        schema=schema,
+        create_tables=create_tables,
+        poll_timeout=poll_timeout,
+        visibility_timeout=visibility_timeout,
+        operation_timeout=operation_timeout,
+        _owned=True,
+    )
+
+
+def _engine(database: URL, arguments: dict[str, object]) -> Engine:
+    return create_engine(
+        database,
+        # The queue itself sees to it that there are no more, by each call's own time limit.
+        pool_size=CONNECTIONS,
+        max_overflow=-1,
+        # Calls leave nothing open, and undoing nothing would cost a round trip each time.
+        pool_reset_on_return=None,
+        # The URL's own word counts more.
+        connect_args={
+            name: value for name, value in arguments.items() if name not in database.query
+        },
+    )
