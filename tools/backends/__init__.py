@@ -1,23 +1,15 @@
-"""The pytest plugin that provides the servers which the tests of some drivers need.
+"""Real servers for tests: a pytest plugin, loaded by `-p tools.backends` from the root.
 
-Load it with `pytest -p tools.backends` from the root of the repository. No driver of the
-workspace needs a server yet, so all it does is to take the option that allows installing them,
-and to say so.
+README.md says how tests ask for servers, and where they come from.
 """
 
 from __future__ import annotations
 
-import pytest
+from tools.backends.places import exclusive, server
+from tools.backends.plugin import (
+    pytest_addhooks,
+    pytest_addoption,
+    pytest_configure,
+)
 
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    group = parser.getgroup("backends", "servers for the tests of drivers")
-    group.addoption(
-        "--install-servers",
-        action="store_true",
-        help="install servers that the tests need and this machine lacks (Debian, Ubuntu; root)",
-    )
-
-
-def pytest_report_header() -> str:
-    return "servers: none needed; every driver of this workspace runs within its process"
+__all__ = ["exclusive", "pytest_addhooks", "pytest_addoption", "pytest_configure", "server"]

@@ -1,0 +1,27 @@
+"""Every kind of server, by the name that tests use."""
+
+from __future__ import annotations
+
+from tools.backends.kind import Kind
+from tools.backends.mysql import MariaDB, MySQL
+from tools.backends.postgres import Postgres
+from tools.backends.rabbitmq import RabbitMQ, RabbitMQ40
+from tools.backends.redis import Redis, RedisCluster, RedisSentinel, Valkey, ValkeyCluster
+from tools.backends.sqs import Ministack, Moto
+
+_ALL: tuple[Kind, ...] = (
+    Postgres(),
+    MySQL(),
+    MariaDB(),
+    Redis(),
+    RedisCluster(),
+    RedisSentinel(),
+    Valkey(),
+    ValkeyCluster(),
+    RabbitMQ(),
+    RabbitMQ40(),
+    Moto(),
+    Ministack(),
+)
+
+KINDS = {kind.name: kind for kind in _ALL}
