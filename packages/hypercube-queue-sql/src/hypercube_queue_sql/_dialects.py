@@ -40,8 +40,8 @@ def dialect_for(engine: Engine) -> Callable[..., Dialect]:
             f"the engine is for {name}; this release knows {', '.join(_DATABASES)}"
         )
     modules = _DATABASES[name]
-    found = getattr(_imported(name, modules.dialect), modules.class_name)
-    return found  # type: ignore[no-any-return]
+    dialect: Callable[..., Dialect] = getattr(_imported(name, modules.dialect), modules.class_name)
+    return dialect
 
 
 def client_for(name: str) -> ModuleType:

@@ -27,11 +27,11 @@ def from_url(url: str) -> SQLQueue:
     passed on to it.
     """
     parts = QueueURL(url)
-    backend, _, client = parts.scheme.partition("+")
-    if backend not in _CLIENTS or client not in ("", _CLIENTS[backend]):
+    backend, _, library = parts.scheme.partition("+")
+    if backend not in _CLIENTS or library not in ("", _CLIENTS[backend]):
         raise InvalidArgument(
             f"the scheme is {shown(parts.scheme)}; it takes "
-            f"{', '.join(f'{name} or {name}+{library}' for name, library in _CLIENTS.items())}, "
+            f"{', '.join(f'{name} or {name}+{client}' for name, client in _CLIENTS.items())}, "
             "and AsyncQueue makes the queue asynchronous"
         )
     options = parts.options
