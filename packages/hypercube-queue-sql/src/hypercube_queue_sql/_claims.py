@@ -36,38 +36,42 @@ class Claims:
         deadline = Deadline(waiting)
         # One for all looks and the claim, which could take the time limit each (ERR-5).
         end = Deadline(waiting + operation_timeout)
-        look = dialect.looks_first
         pause = _PAUSE
         with dialect.wakeups.watch(queue_name) as watch:
             while True:
                 self._gate.check()
                 seen = watch.changes
-                if not look:
-                    if taken := self._take(queue_name, max_messages, end):
-                        return taken
-                    if deadline.passed:
-                        return []
-                seconds = dialect.next_visible(queue_name, end)
+                taken, seconds = self._take(queue_name, max_messages, end)
+                if taken:
+                    return taken
                 if seconds is None:
                     seconds = dialect.poll_seconds
                 elif seconds <= 0:
-                    if look and (taken := self._take(queue_name, max_messages, end)):
-                        return taken
                     seconds, pause = pause, 2 * pause
-                if deadline.passed:
+                seconds = min(seconds, dialect.poll_seconds)
+                left = deadline.seconds_left()
+                if not left:
                     return []
                 dialect.listen()
-                woken = watch.sleep(
-                    seen, min(seconds, dialect.poll_seconds, deadline.seconds_left())
-                )
-                look = dialect.looks_first or not woken
+                woken = watch.sleep(seen, min(seconds, left))
+                if not woken and left < seconds and dialect.hears:
+                    self._gate.check()
+                    return []  # what a last look would find has been told
 
-    def _take(self, queue_name: str, max_messages: int, end: Deadline) -> list[Message]:
+    def _take(
+        self, queue_name: str, max_messages: int, end: Deadline
+    ) -> tuple[list[Message], float | None]:
+        """What there is, and if there is nothing, when to look again, as in `Dialect.take`."""
         token = secrets.randbits(63)
         taken: list[Message] = []
+        seconds: float | None = None
         while len(taken) < max_messages:
             try:
-                faults = self._claim(queue_name, max_messages - len(taken), token, taken, end)
+                rows, seconds = self._dialect.take(
+                    queue_name, max_messages - len(taken), self._visibility_us, token, end
+                )
+                faults = self._delivered(rows, queue_name, token, taken)
+                self._set_aside(faults, queue_name, token, end)
             except QueueError:
                 if not taken:
                     raise
@@ -77,28 +81,32 @@ class Claims:
         if taken and self._gate.closed:
             self._give_back(taken)
             self._gate.check()
-        return taken
+        return taken, seconds
 
-    def _claim(
-        self, queue_name: str, limit: int, token: int, taken: list[Message], end: Deadline
+    def _delivered(
+        self, rows: list[Row], queue_name: str, token: int, taken: list[Message]
     ) -> list[tuple[int, str]]:
-        """Lease once, add the messages to `taken`, and set aside what is none (POP-8)."""
-        rows = self._dialect.write(
-            lambda cursor: self._dialect.claim(
-                cursor, queue_name, limit, self._visibility_us, token
-            ),
-            end=end,
-        )
+        """Add the messages in the rows to `taken`; return what is none: `seq` and reason."""
         faults = []
         for row in rows:
             try:
-                taken.append(self._delivered(row, queue_name, token))
+                delivered = message(row, queue_name)
             except UnreadableRow as error:
                 faults.append((row.seq, str(error)))
-        if faults:
-            self._dialect.write(
-                lambda cursor: self._dialect.set_aside(cursor, faults, token), end=end
+                continue
+            delivered.driver_data = SQLDelivery(
+                self._owner, queue_name, delivered.id, row.seq, token
             )
+            taken.append(delivered)
+        return faults
+
+    def _set_aside(
+        self, faults: list[tuple[int, str]], queue_name: str, token: int, end: Deadline
+    ) -> None:
+        """What is no message never comes again (POP-8)."""
+        if not faults:
+            return
+        self._dialect.write(lambda cursor: self._dialect.set_aside(cursor, faults, token), end=end)
         for seq, reason in faults:
             _log.warning(
                 "row %d of queue %s cannot be read and is set aside among the dead letters: %s",
@@ -106,12 +114,6 @@ class Claims:
                 shown(queue_name),
                 reason,
             )
-        return faults
-
-    def _delivered(self, row: Row, queue_name: str, token: int) -> Message:
-        delivered = message(row, queue_name)
-        delivered.driver_data = SQLDelivery(self._owner, queue_name, delivered.id, row.seq, token)
-        return delivered
 
     def _give_back(self, taken: list[Message]) -> None:
         """Nobody can settle what a closed queue hands out (LIFE-1)."""

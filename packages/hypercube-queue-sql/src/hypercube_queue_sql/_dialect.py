@@ -36,8 +36,8 @@ class Dialect(Protocol):
         ...
 
     @property
-    def looks_first(self) -> bool:
-        """Whether a pop asks `next_visible` before it claims."""
+    def hears(self) -> bool:
+        """Whether `wakeups` is told of all that is stored at present, by other processes, too."""
         ...
 
     # Wake-ups
@@ -101,23 +101,23 @@ class Dialect(Protocol):
         """What a Gate calls in a forked child."""
         ...
 
-    # Statements
+    # Pop
 
-    def next_visible(self, queue_name: str, end: Deadline) -> float | None:
-        """In how many seconds something becomes visible, None if nothing will by itself.
+    def take(
+        self, queue_name: str, limit: int, default_us: int, token: int, end: Deadline
+    ) -> tuple[list[Row], float | None]:
+        """Lease what is visible to `token`, in order, and commit, by `end`.
 
-        Told by `end`, however long `read` could take.
+        A row's `visible_at` is the old one. With no rows comes the number of seconds until
+        something becomes visible by itself, None if nothing will; not more than zero says
+        that something is and others are about to take it.
         """
         ...
 
+    # Statements
+
     def insert(self, cursor: DBAPICursor, items: Sequence[PushItem]) -> list[PushItem]:
         """Store the items; return those whose ids are retained."""
-        ...
-
-    def claim(
-        self, cursor: DBAPICursor, queue_name: str, limit: int, default_us: int, token: int
-    ) -> list[Row]:
-        """Lease what is visible to `token`, in order; the row's `visible_at` is the old one."""
         ...
 
     def set_aside(self, cursor: DBAPICursor, faults: Sequence[tuple[int, str]], token: int) -> None:

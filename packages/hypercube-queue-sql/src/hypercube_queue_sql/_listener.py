@@ -42,6 +42,8 @@ class Listener:
         self._wakeups = wakeups
         self._lock = threading.Lock()
         self._started = False
+        #: Whether what others store is heard at present.
+        self.hears = False
         self._stopped = threading.Event()
         self._connection: psycopg.Connection[Any] | None = None
 
@@ -65,6 +67,7 @@ class Listener:
             try:
                 with self._connected() as connection:
                     connection.execute(f"LISTEN {self._channel}")
+                    self.hears = True
                     self._wakeups.wake_all()
                     pause = _PAUSE
                     self._hear(connection)
@@ -75,6 +78,8 @@ class Listener:
                         pause,
                         type(error).__name__,
                     )
+            finally:
+                self.hears = False
             self._stopped.wait(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 

@@ -10,7 +10,7 @@ import psycopg
 from sqlalchemy.engine.interfaces import DBAPICursor
 
 from hypercube_queue import BackendError, Guarantees, InvalidArgument
-from hypercube_queue.driver import PushItem, chunked
+from hypercube_queue.driver import Deadline, PushItem, chunked
 from hypercube_queue_sql._delivery import Settled
 from hypercube_queue_sql._joined import Joined
 from hypercube_queue_sql._listener import Listener, hint
@@ -75,6 +75,10 @@ class PostgreSQLDialect(ServerDialect):
 
     # Wake-ups
 
+    @property
+    def hears(self) -> bool:
+        return self._listener.hears
+
     def listen(self) -> None:
         self._listener.start()
 
@@ -99,6 +103,26 @@ class PostgreSQLDialect(ServerDialect):
         self._notices.flush()
         super().close()
 
+    # Pop
+
+    def take(
+        self, queue_name: str, limit: int, default_us: int, token: int, end: Deadline
+    ) -> tuple[list[Row], float | None]:
+        values = {
+            "queue_name": queue_name.encode(),
+            "limit": limit,
+            "default_us": default_us,
+            "token": token,
+        }
+        found = self.write(lambda cursor: self._rows(cursor, "claim", **values), end=end)
+        if not found:
+            return [], None
+        rows = list(map(Row._make, found))
+        if rows[0].seq is None:
+            return [], rows[0].visible_at / 1_000_000
+        rows.sort(key=place_in_order)
+        return rows, None
+
     # Statements
 
     def insert(self, cursor: DBAPICursor, items: Sequence[PushItem]) -> list[PushItem]:
@@ -118,21 +142,6 @@ class PostgreSQLDialect(ServerDialect):
             )
             retained += [chunk[position - 1] for (position,) in found]
         return retained
-
-    def claim(
-        self, cursor: DBAPICursor, queue_name: str, limit: int, default_us: int, token: int
-    ) -> list[Row]:
-        found = self._rows(
-            cursor,
-            "claim",
-            queue_name=queue_name.encode(),
-            limit=limit,
-            default_us=default_us,
-            token=token,
-        )
-        rows = list(map(Row._make, found))
-        rows.sort(key=place_in_order)
-        return rows
 
     def set_aside(self, cursor: DBAPICursor, faults: Sequence[tuple[int, str]], token: int) -> None:
         for chunk in chunked(faults, ROWS_PER_STATEMENT):

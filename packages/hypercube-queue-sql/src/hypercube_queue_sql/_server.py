@@ -59,8 +59,6 @@ class ServerDialect:
     client: ClassVar[Client]
 
     poll_seconds = 0.2
-    #: A look before the claim would cost a round trip, and saves no lock.
-    looks_first = False
     guarantees: Guarantees
 
     def __init__(
@@ -117,6 +115,10 @@ class ServerDialect:
     def wakeups(self) -> Wakeups:
         return self._shared.wakeups
 
+    @property
+    def hears(self) -> bool:
+        return False
+
     def listen(self) -> None:
         """There is nothing to listen to: waiting pops look again and again."""
 
@@ -129,14 +131,19 @@ class ServerDialect:
     # Transactions
 
     def create_tables(self) -> None:
+        self._create_tables(Deadline(self._limit))
+
+    def _create_tables(self, end: Deadline) -> None:
         self._connections.write(
             lambda cursor: self.create_within_lock(cursor, self._tables.create_missing),
             transaction=True,
+            end=end,
         )
         self._tables.seen = True
 
     def read(self, work: Callable[[DBAPICursor], R], *, end: Deadline | None = None) -> R:
-        self._prepare()
+        end = end or Deadline(self._limit)
+        self._prepare(end)
         return self._noticing(lambda: self._connections.read(work, end=end))
 
     def write(
@@ -146,17 +153,19 @@ class ServerDialect:
         items: Sequence[PushItem] | Sequence[Settled] = (),
         end: Deadline | None = None,
     ) -> R:
-        self._prepare()
+        end = end or Deadline(self._limit)
+        self._prepare(end)
         several = len(items) > ROWS_PER_STATEMENT or (
             len(items) > 1 and sum(map(_size, items)) > _BYTES_PER_STATEMENT
         )
         return self._noticing(lambda: self._connections.write(work, transaction=several, end=end))
 
-    def _prepare(self) -> None:
+    def _prepare(self, end: Deadline) -> None:
+        """Look for the tables before the first call, and create them if asked to."""
         if self._tables.seen:
             return
-        if not self._connections.write(self._tables.look, transaction=False):
-            self.create_tables()
+        if not self._connections.write(self._tables.look, transaction=False, end=end):
+            self._create_tables(end)
 
     def _noticing(self, call: Callable[[], R]) -> R:
         """Run `call`; tables that are missing now are looked for again by the next one."""
@@ -173,7 +182,7 @@ class ServerDialect:
     def within(self, connection: object, work: Callable[[DBAPICursor], R]) -> R:
         # On a connection of its own, since a statement that fails would end the caller's
         # transaction.
-        self._prepare()
+        self._prepare(Deadline(self._limit))
         beneath = joined(connection, self.names)
         self.check_transaction(beneath)
         return self._connections.within(beneath, work)
@@ -203,14 +212,33 @@ class ServerDialect:
         self._engine.dispose(close=False)
         self._connect()
 
-    # Statements
+    # Pop
+
+    def take(
+        self, queue_name: str, limit: int, default_us: int, token: int, end: Deadline
+    ) -> tuple[list[Row], float | None]:
+        """`claim`, and if there was nothing, `next_visible`."""
+        rows = self.write(
+            lambda cursor: self.claim(cursor, queue_name, limit, default_us, token), end=end
+        )
+        return rows, None if rows else self.next_visible(queue_name, end)
+
+    def claim(
+        self, cursor: DBAPICursor, queue_name: str, limit: int, default_us: int, token: int
+    ) -> list[Row]:
+        """Lease what is visible to `token`, in order; the row's `visible_at` is the old one."""
+        raise NotImplementedError
 
     def next_visible(self, queue_name: str, end: Deadline) -> float | None:
+        """In how many seconds something becomes visible, None if nothing will by itself."""
+
         def look(cursor: DBAPICursor) -> float | None:
             rows = self._rows(cursor, "next_visible", queue_name=queue_name.encode())
             return rows[0][0] / 1_000_000 if rows else None
 
         return self.read(look, end=end)
+
+    # Statements
 
     def dead_letters(
         self, cursor: DBAPICursor, queue_name: str, limit: int, before: tuple[int, int] | None

@@ -49,8 +49,8 @@ class SQLiteDialect:
     """
 
     poll_seconds = 0.2
-    #: A claim takes the write lock, whether it finds anything or not.
-    looks_first = True
+    #: Nobody tells what other processes store.
+    hears = False
 
     def __init__(
         self,
@@ -195,9 +195,23 @@ class SQLiteDialect:
         self._engine.dispose(close=False)
         self._connect()
 
-    # Statements
+    # Pop
 
-    def next_visible(self, queue_name: str, end: Deadline) -> float | None:
+    def take(
+        self, queue_name: str, limit: int, default_us: int, token: int, end: Deadline
+    ) -> tuple[list[Row], float | None]:
+        # A look first: a claim takes the write lock, whether it finds anything or not.
+        seconds = self._next_visible(queue_name, end)
+        if seconds is None or seconds > 0:
+            return [], seconds
+        rows = self._connections.write(
+            lambda cursor: self._claim(cursor, queue_name, limit, default_us, token), end=end
+        )
+        return rows, seconds
+
+    def _next_visible(self, queue_name: str, end: Deadline) -> float | None:
+        """In how many seconds something becomes visible, None if nothing will by itself."""
+
         def look(cursor: DBAPICursor) -> float | None:
             found = cursor.execute(self._sql["next_visible"], (queue_name.encode(),)).fetchone()
             if found is None:
@@ -209,6 +223,19 @@ class SQLiteDialect:
             return self._connections.read(look, end=end, wait=False)
         except Taken:
             return None
+
+    def _claim(
+        self, cursor: DBAPICursor, queue_name: str, limit: int, default_us: int, token: int
+    ) -> list[Row]:
+        values = (_now(), default_us, token, queue_name.encode(), limit)
+        found = cursor.execute(self._sql["claim"], values).fetchall()
+        if found:
+            rows = list(map(Row._make, found))
+            rows.sort(key=place_in_order)
+            return rows
+        return list(map(Row._make, cursor.execute(self._sql["claim_undated"], values).fetchall()))
+
+    # Statements
 
     def insert(self, cursor: DBAPICursor, items: Sequence[PushItem]) -> list[PushItem]:
         now = _now()
@@ -241,17 +268,6 @@ class SQLiteDialect:
             values = (item.queue_name.encode(), item.id.encode(), push)
             if not cursor.execute(self._sql["inserted"], values).fetchone():
                 yield item
-
-    def claim(
-        self, cursor: DBAPICursor, queue_name: str, limit: int, default_us: int, token: int
-    ) -> list[Row]:
-        values = (_now(), default_us, token, queue_name.encode(), limit)
-        found = cursor.execute(self._sql["claim"], values).fetchall()
-        if found:
-            rows = list(map(Row._make, found))
-            rows.sort(key=place_in_order)
-            return rows
-        return list(map(Row._make, cursor.execute(self._sql["claim_undated"], values).fetchall()))
 
     def set_aside(self, cursor: DBAPICursor, faults: Sequence[tuple[int, str]], token: int) -> None:
         now = _now()

@@ -26,15 +26,10 @@ WITH item AS MATERIALIZED (
 SELECT position FROM item
 WHERE NOT EXISTS (SELECT FROM stored WHERE stored.queue_name = item.queue_name AND stored.id = item.id)
 
--- name: next_visible
--- How long until the next message becomes visible; negative if one is.
-SELECT visible_at - {now} FROM {messages}
-WHERE queue_name = %(queue_name)b AND state = 0
-ORDER BY visible_at LIMIT 1
-
 -- name: claim
 -- The pick is materialised, since a subquery could be run again and lease more than it returns.
--- The old visible_at is kept as the place in the order, for a release.
+-- The old visible_at is kept as the place in the order, for a release. Where nothing is picked,
+-- a row without seq says how long it is until the next message becomes visible.
 WITH clock AS MATERIALIZED (
   SELECT {now} AS now
 ), picked AS MATERIALIZED (
@@ -42,11 +37,20 @@ WITH clock AS MATERIALIZED (
   WHERE queue_name = %(queue_name)b AND state = 0 AND visible_at <= (SELECT now FROM clock)
   ORDER BY visible_at, seq LIMIT %(limit)b
   FOR UPDATE SKIP LOCKED
+), claimed AS (
+  UPDATE {messages}
+  SET place = visible_at, visible_at = (SELECT now FROM clock) + coalesce(visibility_us, %(default_us)b), attempt = attempt + 1, token = %(token)b
+  WHERE seq = ANY (ARRAY(SELECT seq FROM picked))
+  RETURNING seq, place, attempt, visibility_us, reason, id, job_name, namespace, extra, payload
+), next AS (
+  SELECT visible_at - (SELECT now FROM clock) AS left_us FROM {messages}
+  WHERE queue_name = %(queue_name)b AND state = 0
+  ORDER BY visible_at LIMIT 1
 )
-UPDATE {messages} AS message
-SET place = visible_at, visible_at = (SELECT now FROM clock) + coalesce(visibility_us, %(default_us)b), attempt = attempt + 1, token = %(token)b
-WHERE seq = ANY (ARRAY(SELECT seq FROM picked))
-RETURNING seq, place, attempt, visibility_us, reason, id, job_name, namespace, extra, payload
+SELECT * FROM claimed
+UNION ALL
+SELECT NULL, left_us, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM next
+WHERE NOT EXISTS (SELECT FROM picked)
 
 -- name: set_aside
 -- The attempt that found it unreadable is taken back: the row stays as it was.

@@ -244,7 +244,7 @@ def test_an_idle_pop_asks_five_times_a_second_at_most(queue: SQLQueue) -> None:
     """And holds neither a connection nor a transaction meanwhile (POP-7)."""
     queue.stats("work")
     asked = 0
-    look = queue._dialect.next_visible
+    look = queue._dialect._next_visible
 
     def counted(queue_name: str, end: Deadline) -> float | None:
         nonlocal asked
