@@ -251,7 +251,7 @@ def test_an_idle_pop_asks_five_times_a_second_at_most(queue: SQLQueue) -> None:
         asked += 1
         return look(queue_name, end)
 
-    queue._dialect.next_visible = counted
+    queue._dialect._next_visible = counted
     thread = threading.Thread(
         target=queue.pop, args=["work"], kwargs={"wait": timedelta(seconds=2)}
     )
@@ -260,7 +260,7 @@ def test_an_idle_pop_asks_five_times_a_second_at_most(queue: SQLQueue) -> None:
     assert queue._dialect._engine.pool.checkedout() == 0
     thread.join(20)
 
-    assert asked <= 12
+    assert 6 <= asked <= 12
 
 
 def test_many_waiting_threads_take_each_message_once(queue: SQLQueue) -> None:
