@@ -42,6 +42,11 @@ PYTHONS = nox.project.python_versions(
 RUFF = "ruff==0.17.6"
 MYPY = "mypy==2.4.1"
 
+#: What tools.backends needs, beside the clients of the drivers.
+SERVERS = ("psutil", "pytest", "testcontainers")
+#: Types of libraries that ship none.
+STUBS = ("types-psutil", "types-pymysql")
+
 
 @nox.session(reuse_venv=True)
 def wheels(session: nox.Session) -> None:
@@ -97,9 +102,9 @@ def quickstart(session: nox.Session) -> None:
 
 @nox.session(requires=["wheels"])
 def bench(session: nox.Session) -> None:
-    """Measure drivers beside their raw limit: `-- memory sqlite`."""
-    _install(session, *_everything())
-    session.run("python", "tools/bench", *session.posargs)
+    """Measure drivers beside their raw limit: `-- memory sqlite`, `-- postgresql --peers`."""
+    _install(session, *_everything(), *SERVERS)
+    session.run("python", "-m", "tools.bench", *session.posargs)
 
 
 @nox.session(requires=["wheels"])
@@ -140,11 +145,13 @@ def _lint(session: nox.Session) -> None:
 
 
 def _types(session: nox.Session) -> None:
-    _install(session, *_everything(), *_test_requirements(PACKAGES.values()), MYPY, "nox")
+    needed = (*_test_requirements(PACKAGES.values()), *SERVERS, *STUBS, MYPY, "nox")
+    _install(session, *_everything(), *needed)
     session.run("mypy", *(str(package.source) for package in PACKAGES.values()))
-    session.run("mypy", "noxfile.py", *map(str, Path("tools").glob("*.py")), "tools/backends")
+    session.run("mypy", "noxfile.py", *map(str, Path("tools").glob("*.py")))
+    session.run("mypy", "-p", "tools.backends", "-p", "tools.bench")
     # One run each, because two of them may have modules of the same name.
-    for folder in (Path("tools/bench"), *sorted(Path("packages").glob("*/examples"))):
+    for folder in sorted(Path("packages").glob("*/examples")):
         session.run("mypy", str(folder))
 
 

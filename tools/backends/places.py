@@ -71,6 +71,33 @@ def exclusive(name: str) -> Iterator[ExclusiveServer]:
                 raise
 
 
+@contextmanager
+def servers(*names: str, install: bool = False) -> Iterator[None]:
+    """Servers for a program that is no run of tests: there for `server` until the block ends.
+
+    In the order of ways that tests have; with `install` the last one, too. Raises NoServer with
+    the reasons and remedies if any cannot be had.
+    """
+    from tools.backends import environment, providing
+    from tools.backends.run import OwnRun
+
+    environment.check(names)
+    run = OwnRun()
+    try:
+        found, missing = providing.provide_all(list(names), run, install=install)
+        if missing:
+            raise NoServer(
+                "\n".join(
+                    f"{name} cannot be had: {why}; to do: {providing.remedy(name)}"
+                    for name, why in missing.items()
+                )
+            )
+        run.write(SERVERS, {name: each.to_json() for name, each in found.items()})
+        yield
+    finally:
+        run.close()
+
+
 def _run() -> Run:
     from tools.backends.run import Run
 

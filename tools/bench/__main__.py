@@ -1,6 +1,7 @@
 """Rates of the drivers and the worker beside the raw limit, measured in one run.
 
     nox -s bench -- memory sqlite            # --quick for a tenth of the work
+    nox -s bench -- postgresql --peers       # other queues on the same server, in turns
 
 Prints ratios and asserts nothing: machines differ and are noisy.
 """
@@ -9,35 +10,57 @@ from __future__ import annotations
 
 import argparse
 import platform
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.table import Table
-
-from backends import BACKENDS
-from measures import Figure, measure
-from peers import PEERS
+from tools.backends import server, servers
+from tools.bench.backends import BACKENDS, Backend
+from tools.bench.measures import Figure, measure
+from tools.bench.published import PUBLISHED
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="bench", description=__doc__.partition("\n")[0])
-    parser.add_argument("backends", nargs="*", choices=list(BACKENDS), default=list(BACKENDS))
+    parser.add_argument(
+        "backends",
+        nargs="*",
+        choices=list(BACKENDS),
+        default=[name for name, backend in BACKENDS.items() if not backend.server],
+        help="by default those that need no server",
+    )
     parser.add_argument("--quick", action="store_true", help="a tenth of the work")
+    parser.add_argument(
+        "--install-servers", action="store_true", help="as in the tests, where one is missing"
+    )
     arguments = parser.parse_args()
     console = Console()
     console.print(f"Python {platform.python_version()}, medians")
-    for name in arguments.backends:
-        figures = Table("what", "", "", "of raw", title=name, title_justify="left")
-        for figure in measure(BACKENDS[name], scale=0.1 if arguments.quick else 1.0):
-            figures.add_row(*_row(figure))
-        console.print(figures)
-        for line in PEERS.get(name, ()):
-            console.print(f"  peers, measured elsewhere, {line}")
+    needed = [BACKENDS[name].server for name in arguments.backends if BACKENDS[name].server]
+    with servers(*needed, install=arguments.install_servers):
+        for name in arguments.backends:
+            backend = BACKENDS[name]
+            scale = 0.1 if arguments.quick else 1.0
+            console.print(_figures(_title(name, backend), list(measure(backend, scale=scale))))
+            for line in PUBLISHED.get(name, ()):
+                console.print(f"  peers, measured elsewhere, {line}")
 
 
-def _row(figure: Figure) -> tuple[str, str, str, str]:
-    value = f"{figure.value:,.0f}" if figure.value >= 100 else f"{figure.value:.2f}"
-    of_raw = "" if figure.of_raw is None else f"{figure.of_raw:.2f}"
-    return figure.name, value, figure.unit, of_raw
+def _title(name: str, backend: Backend) -> str:
+    return f"{name} ({server(backend.server).description})" if backend.server else name
 
 
-main()
+def _figures(title: str, figures: Sequence[Figure]) -> Table:
+    table = Table("what", "", "", "of raw", title=title, title_justify="left")
+    for figure in figures:
+        of_raw = "" if figure.of_raw is None else f"{figure.of_raw:.2f}"
+        table.add_row(figure.name, shown(figure.value), figure.unit, of_raw)
+    return table
+
+
+def shown(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
+
+
+if __name__ == "__main__":
+    main()

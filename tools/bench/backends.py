@@ -1,30 +1,31 @@
-"""What can be measured: a fresh queue and the raw limit beside it, by name."""
+"""What can be measured, by name."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from pathlib import Path
 
-from raw import Raw, RawDeque, RawSQLite
+from tools.bench import stores
+from tools.bench.stores import Store
 
 
 @dataclass(frozen=True)
 class Backend:
     """One configuration of a driver."""
 
-    #: The URL of a fresh queue, given an empty folder.
-    url: Callable[[Path], str]
-    raw: Callable[[Path], Raw]
+    fresh: Callable[[], AbstractContextManager[Store]]
+    #: The server it needs, by its name in tools.backends.
+    server: str = ""
+    #: Whether another process can open the same queue.
+    shared: bool = True
 
 
 BACKENDS: dict[str, Backend] = {
-    "memory": Backend(lambda _folder: "memory://", lambda _folder: RawDeque()),
-    "sqlite": Backend(
-        lambda folder: f"sqlite:///{folder}/queue.db", lambda folder: RawSQLite(folder, "FULL")
-    ),
-    "sqlite-normal": Backend(
-        lambda folder: f"sqlite:///{folder}/queue.db?synchronous=NORMAL",
-        lambda folder: RawSQLite(folder, "NORMAL"),
-    ),
+    "memory": Backend(stores.memory, shared=False),
+    "sqlite": Backend(lambda: stores.sqlite("FULL")),
+    "sqlite-normal": Backend(lambda: stores.sqlite("NORMAL")),
+    "postgresql": Backend(stores.postgresql, server="postgres"),
+    "mysql": Backend(lambda: stores.mysql("mysql"), server="mysql"),
+    "mariadb": Backend(lambda: stores.mysql("mariadb"), server="mariadb"),
 }

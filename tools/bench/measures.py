@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
-import logging
 import statistics
-import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
+from functools import partial
 
-from backends import Backend
-from hypercube_jobs import Jobs, Worker
+from tools.bench.backends import Backend
+from tools.bench.jobs import dispatch_many, drain, noop_jobs
+from tools.bench.pickup import pickup_seconds
+from tools.bench.raw import PAYLOAD, Raw
+
 from hypercube_queue import Message, Queue, open_queue
-from raw import PAYLOAD, Raw
 
 #: Turns of each side of a comparison, taken alternately so that a slow moment hits both.
-ROUNDS = 5
+ROUNDS = 10
 #: The two backlogs whose pops are compared.
 SHALLOW, DEEP = 1_000, 100_000
+#: Of the pops that are timed with each backlog.
+_POPS = 200
 _NOW = timedelta(0)
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A median rate, and what part of the raw limit it is where there is one."""
+    """A median, and what part of the raw limit it is where there is one."""
 
     name: str
     value: float
@@ -38,15 +40,17 @@ def measure(backend: Backend, *, scale: float) -> Iterator[Figure]:
     """All figures of one backend; `scale` shrinks the amounts for a quick look."""
     for batch in (1, 100):
         yield from _compared(backend, batch, max(batch, int(_amount(batch) * scale)))
-    yield from _pop_cost(backend, scale)
+    yield from _pop_costs(backend, scale)
     drained = int(10_000 * scale)
     yield _drain(backend, drained, kind="sync")
     yield _drain(backend, drained, kind="async")
-    yield _idle(backend, seconds=max(0.5, 3 * scale))
+    if backend.shared:
+        yield _pickup(backend, max(5, int(20 * scale)))
+    yield from _idle(backend, seconds=max(0.5, 3 * scale))
 
 
 def _amount(batch: int) -> int:
-    return 1_000 if batch == 1 else 10_000
+    return 500 if batch == 1 else 10_000
 
 
 def _compared(backend: Backend, batch: int, amount: int) -> Iterator[Figure]:
@@ -55,13 +59,15 @@ def _compared(backend: Backend, batch: int, amount: int) -> Iterator[Figure]:
     raw_push: list[float] = []
     take: list[float] = []
     raw_take: list[float] = []
-    with _fresh(backend) as (queue, raw):
-        for _ in range(ROUNDS):
-            for _step in range(2):  # the first time round warms up both sides
-                raw_push.append(_rate(amount, lambda: raw.push(batch), batch))
-                push.append(_rate(amount, lambda: queue.push(*_messages(batch)), batch))
-                raw_take.append(_rate(amount, lambda: raw.pop_and_ack(batch), batch))
-                take.append(_rate(amount, lambda: _pop_and_ack(queue, batch), batch))
+    with _beside_raw(backend) as (queue, raw):
+        for number in range(ROUNDS + 1):
+            raw_push.append(_rate(amount, lambda: raw.push(batch), batch))
+            push.append(_rate(amount, lambda: queue.push(*_messages(batch)), batch))
+            raw_take.append(_rate(amount, lambda: raw.pop_and_ack(batch), batch))
+            take.append(_rate(amount, lambda: _pop_and_ack(queue, batch), batch))
+            if number == 0:  # it warms up both sides
+                for rates in (push, raw_push, take, raw_take):
+                    rates.clear()
     yield _against_raw(f"push({batch})", push, raw_push)
     yield _against_raw(f"pop+ack({batch})", take, raw_take)
 
@@ -71,81 +77,96 @@ def _against_raw(name: str, ours: list[float], raw: list[float]) -> Figure:
     return Figure(name, statistics.median(ours), "msg/s", statistics.median(pairs))
 
 
-def _pop_cost(backend: Backend, scale: float) -> Iterator[Figure]:
-    costs = []
-    for behind in (int(SHALLOW * scale), int(DEEP * scale)):
-        with _fresh(backend) as (queue, _raw):
-            for _ in range(0, behind, 1_000):
-                queue.push(*_messages(min(1_000, behind)))
-            samples = []
-            for _ in range(100):
-                start = time.perf_counter()
-                popped = queue.pop("bench", wait=_NOW)
-                samples.append(time.perf_counter() - start)
-                queue.ack(*popped)
-            costs.append(statistics.median(samples))
-            yield Figure(f"pop with {behind:,} behind", costs[-1] * 1e6, "us")
-    yield Figure("pop cost, deep by shallow", costs[1] / costs[0], "x")
+def _pop_costs(backend: Backend, scale: float) -> Iterator[Figure]:
+    """Pops of one message before several backlogs, in turns."""
+    shallow, deep = int(SHALLOW * scale), int(DEEP * scale)
+    with ExitStack() as opened:
+        queues = [opened.enter_context(_fresh(backend)) for _ in range(3)]
+        _fill(queues[0], shallow)
+        _fill(queues[1], deep)
+        _bury(queues[2], deep)
+        _fill(queues[2], shallow)
+        costs = _medians_of_pops(queues)
+    yield Figure(f"pop before {shallow:,} ready", costs[0] * 1e6, "us")
+    yield Figure(f"pop before {deep:,} ready", costs[1] * 1e6, "us")
+    yield Figure(f"pop before {shallow:,} ready, {deep:,} dead", costs[2] * 1e6, "us")
+    yield Figure("pop cost, many ready by few", costs[1] / costs[0], "x")
+    yield Figure("pop cost, many dead by none", costs[2] / costs[0], "x")
+
+
+def _medians_of_pops(queues: Sequence[Queue]) -> list[float]:
+    samples: list[list[float]] = [[] for _ in queues]
+    for _ in range(_POPS):
+        for queue, times in zip(queues, samples, strict=True):
+            start = time.perf_counter()
+            popped = queue.pop("bench", wait=_NOW)
+            times.append(time.perf_counter() - start)
+            queue.ack(*popped)
+            queue.push(*_messages(1))  # the backlog stays
+    return [statistics.median(times) for times in samples]
+
+
+def _fill(queue: Queue, count: int) -> None:
+    for first in range(0, count, 1_000):
+        queue.push(*_messages(min(1_000, count - first)))
+
+
+def _bury(queue: Queue, count: int) -> None:
+    for first in range(0, count, 1_000):
+        some = min(1_000, count - first)
+        queue.push(*_messages(some))
+        queue.dead_letter(*queue.pop("bench", some, wait=_NOW))
 
 
 def _drain(backend: Backend, amount: int, *, kind: str) -> Figure:
-    """A worker with default settings empties the queue of no-op jobs."""
+    """A worker empties the queue of no-op jobs."""
     rates = []
     for _ in range(3):
-        with _fresh(backend) as (queue, _raw):
-            jobs = Jobs(queue)
-            if kind == "sync":
-                jobs.handler("noop")(_noop)
-            else:
-                jobs.handler("noop")(_async_noop)
-            template = jobs.message(Noop(1))
-            for _ in range(0, amount, 100):
-                queue.push(
-                    *(
-                        Message(
-                            template.queue_name,
-                            template.payload,
-                            template.job_name,
-                            template.namespace,
-                            extra=template.extra,
-                        )
-                        for _ in range(100)
-                    )
-                )
-            start = time.perf_counter()
-            Worker(jobs, stop_when_empty=True).run()
-            rates.append(amount / (time.perf_counter() - start))
+        with _fresh(backend) as queue:
+            jobs = noop_jobs(queue, kind)
+            dispatch_many(jobs, amount)
+            rates.append(_rate(amount, partial(drain, jobs), amount))
     return Figure(f"worker drain of {amount:,}, {kind}", statistics.median(rates), "jobs/s")
 
 
-@dataclass
-class Noop:
-    """A job of about the size of a real one's reference."""
-
-    number: int
-
-
-def _noop(_job: Noop) -> None: ...
+def _pickup(backend: Backend, count: int) -> Figure:
+    """How long after the call of a push a pop of another process has the message."""
+    with backend.fresh() as store, open_queue(store.url) as queue:
+        seconds = statistics.median(pickup_seconds(queue, store.url, count))
+    return Figure("pick-up by another process", seconds * 1_000, "ms")
 
 
-async def _async_noop(_job: Noop) -> None: ...
-
-
-def _idle(backend: Backend, *, seconds: float) -> Figure:
-    """What waiting costs: processor time of this process while one pop finds nothing."""
-    with _fresh(backend) as (queue, _raw):
-        queue.pop("bench", wait=_NOW)
-        start = time.process_time()
-        queue.pop("bench", wait=timedelta(seconds=seconds))
-        return Figure("idle pop", (time.process_time() - start) / seconds * 100, "% of a core")
+def _idle(backend: Backend, *, seconds: float) -> Iterator[Figure]:
+    """What waiting costs: processor time of this process, and statements of the server."""
+    with backend.fresh() as store:
+        counts = []
+        for wait in (seconds, 3 * seconds):
+            before = store.statements() if store.statements else 0
+            with open_queue(store.url) as queue:
+                queue.pop("bench", wait=_NOW)
+                start = time.process_time()
+                queue.pop("bench", wait=timedelta(seconds=wait))
+                spent = (time.process_time() - start) / wait
+            time.sleep(0.5)  # PostgreSQL counts when the connection is gone
+            counts.append((store.statements() if store.statements else 0) - before)
+    yield Figure("idle pop", spent * 100, "% of a core")
+    if store.statements:
+        # What opening costs is in both.
+        each_second = (counts[1] - counts[0]) / (2 * seconds)
+        yield Figure("idle pop", each_second, "statements/s")
 
 
 @contextmanager
-def _fresh(backend: Backend) -> Iterator[tuple[Queue, Raw]]:
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        raw = backend.raw(folder)
-        with open_queue(backend.url(folder)) as queue:
+def _fresh(backend: Backend) -> Iterator[Queue]:
+    with backend.fresh() as store, open_queue(store.url) as queue:
+        yield queue
+
+
+@contextmanager
+def _beside_raw(backend: Backend) -> Iterator[tuple[Queue, Raw]]:
+    with backend.fresh() as store:
+        raw = store.raw()
+        with open_queue(store.url) as queue:
             yield queue, raw
         raw.close()
 
@@ -163,6 +184,3 @@ def _rate(amount: int, step: Callable[[], None], batch: int) -> float:
     for _ in range(0, amount, batch):
         step()
     return amount / (time.perf_counter() - start)
-
-
-logging.getLogger("hypercube_jobs").setLevel(logging.WARNING)

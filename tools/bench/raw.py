@@ -20,6 +20,17 @@ class Raw(Protocol):
     def close(self) -> None: ...
 
 
+class Ids:
+    """A new id for each message, as an application would have."""
+
+    def __init__(self) -> None:
+        self._made = 0
+
+    def take(self, count: int) -> list[str]:
+        self._made += count
+        return [f"id-{number}" for number in range(self._made - count, self._made)]
+
+
 class RawDeque:
     """A deque, which knows no leases, ids or threads."""
 
@@ -50,11 +61,10 @@ class RawSQLite:
             "visible_at INTEGER, token INTEGER, payload BLOB)"
         )
         self._connection.execute("CREATE INDEX raw_visible ON raw (visible_at, seq)")
-        self._pushed = 0
+        self._ids = Ids()
 
     def push(self, count: int) -> None:
-        rows = [(f"id-{self._pushed + n}", 0, PAYLOAD) for n in range(count)]
-        self._pushed += count
+        rows = [(id, 0, PAYLOAD) for id in self._ids.take(count)]
         self._connection.execute("BEGIN IMMEDIATE")
         self._connection.executemany(
             "INSERT INTO raw (id, visible_at, payload) VALUES (?, ?, ?)", rows
