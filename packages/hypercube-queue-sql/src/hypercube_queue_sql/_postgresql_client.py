@@ -37,12 +37,16 @@ _KINDS = {
     "53300": Kind.OTHER,  # too many connections
     "53": Kind.FULL,  # disk full, out of memory
 }
-_TEXTS = {
-    "53300": "the server has no connection to spare; raise its max_connections, or open fewer",
-    "25006": "the server takes no changes: it is a replica, or the transaction is read-only",
-    "25P02": "the caller's transaction has failed before: roll it back, and begin another",
-    "42501": "the user may not do this; grant what the table, its sequence or the schema needs",
-    "57014": "the statement was cancelled, or ran into a statement_timeout",
+#: What to do about some, behind the server's own words.
+_REMEDIES = {
+    "53300": "raise max_connections or the role's limit, or open fewer connections",
+    "25006": "the server is a replica, or the user's transactions are read-only by default",
+    "25P02": "the caller's transaction has failed before; roll it back, and begin another",
+    "42501": (
+        "grant the user SELECT, INSERT, UPDATE and DELETE on both tables and USAGE on the "
+        "sequence; to create them, CREATE on the schema"
+    ),
+    "57014": "somebody cancelled the statement, or set a statement_timeout",
 }
 
 
@@ -98,7 +102,7 @@ class PsycopgClient:
             lost = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
             return Fault(Kind.GONE if lost else Kind.OTHER, text)
         kind = next((_KINDS[key] for key in _KINDS if state.startswith(key)), Kind.OTHER)
-        return Fault(kind, _TEXTS.get(state, text))
+        return Fault(kind, f"{text}: {_REMEDIES[state]}" if state in _REMEDIES else text)
 
 
 def in_transaction(connection: Any) -> bool:

@@ -11,11 +11,11 @@ from typing import Self
 
 import pytest
 from sqlalchemy import Connection, Engine, create_engine, text
+from tools.backends import exclusive, server
 
 from hypercube_queue import CAPABILITIES, Guarantees, Queue, open_queue
 from hypercube_queue_conformance import Borrowed, Harness, QueueConformance
 from hypercube_queue_sql import SQLQueue
-from tools.backends import exclusive, server
 
 pytestmark = pytest.mark.server("postgres")
 
