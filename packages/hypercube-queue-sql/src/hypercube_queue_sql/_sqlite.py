@@ -25,10 +25,10 @@ from hypercube_queue_sql._rows import Row, place_in_order
 from hypercube_queue_sql._shared import Shared, shared_by
 from hypercube_queue_sql._sqlite_connections import SQLiteConnections, Taken
 from hypercube_queue_sql._sqlite_tables import SQLiteTables
+from hypercube_queue_sql._sqlite_within import check_connection, joined_cursor
 from hypercube_queue_sql._statements import load_statements
 from hypercube_queue_sql._tables import Tables
 from hypercube_queue_sql._wakeups import Wakeups
-from hypercube_queue_sql._within import dbapi_connection, is_sqlalchemy
 
 R = TypeVar("R")
 
@@ -143,30 +143,15 @@ class SQLiteDialect:
         return self._connections.write(work, end=end)
 
     def check_connection(self, connection: object) -> None:
-        if not is_sqlalchemy(connection) and not isinstance(connection, sqlite3.Connection):
-            raise InvalidArgument(
-                "connection is an SQLAlchemy Session or Connection, or an sqlite3.Connection, not "
-                f"{type(connection).__module__}.{type(connection).__qualname__}"
-            )
+        check_connection(connection)
 
     def within(self, connection: object, work: Callable[[DBAPICursor], R]) -> R:
-        joined = dbapi_connection(connection) if is_sqlalchemy(connection) else connection
-        if not isinstance(joined, sqlite3.Connection):
-            raise InvalidArgument(
-                f"connection leads to a {type(joined).__module__}.{type(joined).__qualname__}, "
-                "and this queue is on SQLite through sqlite3"
-            )
-
-        def prepared(cursor: DBAPICursor) -> R:
-            if not joined.in_transaction and _commits_by_itself(joined):
-                raise InvalidArgument(
-                    "connection is in autocommit mode with no transaction open, so each message "
-                    "would be committed at once: begin a transaction first"
-                )
+        def prepared() -> R:
+            cursor = joined_cursor(connection)
             self._tables.prepare_within(cursor)
             return work(cursor)
 
-        return self._connections.within(joined, prepared)
+        return self._connections.within(prepared)
 
     # Lifecycle
 
@@ -357,12 +342,6 @@ def _settle(
 def _now() -> int:
     """The clock of SQLite is the machine's, and is shared by all processes on the file."""
     return time.time_ns() // 1000
-
-
-def _commits_by_itself(connection: sqlite3.Connection) -> bool:
-    if sys.version_info >= (3, 12) and isinstance(connection.autocommit, bool):
-        return connection.autocommit
-    return connection.isolation_level is None
 
 
 def _is_in_memory(engine: Engine) -> bool:

@@ -110,14 +110,14 @@ class SQLiteConnections:
         ):
             return transact(connection, work, deadline, self._place)
 
-    def within(self, connection: sqlite3.Connection, work: Callable[[DBAPICursor], R]) -> R:
-        """Run `work` in the transaction of the caller's that `connection` is in."""
+    def within(self, work: Callable[[], R]) -> R:
+        """Run `work` in a transaction of the caller's."""
         with (
             translated(self._place),
             # Threads that share the one connection would push into each other's transactions.
             self._turn(Deadline(self._limit)) if self._is_single else nullcontext(),
         ):
-            return work(plain_cursor(connection))
+            return work()
 
     def _deadline(self, end: Deadline | None) -> Deadline:
         if end is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from threading import Thread
 import pytest
 from sqlalchemy import Engine, StaticPool, create_engine, event, text
 from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import (
     DeclarativeBase,
     Mapped,
@@ -24,6 +26,7 @@ from sqlalchemy.orm import (
 
 from hypercube_queue import (
     AlreadyExists,
+    AsyncQueue,
     BackendError,
     BatchError,
     InvalidArgument,
@@ -349,3 +352,33 @@ def test_waiting_pops_find_a_commit_within_the_polling_bound(url: str, engine: E
         waiting.join(20)
         assert len(came) == 1
         assert came[0] - committed < 1.0
+
+
+def test_an_asynchronous_session_commits_or_leaves_nothing(queue: SQLQueue, url: str) -> None:
+    """Through AsyncQueue, with a savepoint, and an id that is retained does no harm."""
+    queue.create_tables()
+    queue.push(Message("work", b"0", id="taken"))
+
+    async def run() -> list[tuple[int, type]]:
+        engine = create_async_engine(url.replace("sqlite:", "sqlite+aiosqlite:"))
+        asynchronous = AsyncQueue(queue)
+        async with AsyncSession(engine) as session:
+            await asynchronous.push_within(session, Message("work", b"1"))
+            async with session.begin_nested() as savepoint:
+                await asynchronous.push_within(session, Message("work", b"undone"))
+                await savepoint.rollback()
+            with pytest.raises(BatchError) as caught:
+                await asynchronous.push_within(
+                    session, Message("work", b"2"), Message("work", b"again", id="taken")
+                )
+            await session.commit()
+        async with AsyncSession(engine) as session:
+            await asynchronous.push_within(session, Message("work", b"never"))
+            await session.rollback()
+        async with engine.begin() as connection:
+            await asynchronous.push_within(connection, Message("work", b"3"))
+        await engine.dispose()
+        return _failed(caught.value)
+
+    assert asyncio.run(run()) == [(1, AlreadyExists)]
+    assert _visible(queue) == [b"0", b"1", b"2", b"3"]
