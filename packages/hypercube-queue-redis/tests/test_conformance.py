@@ -117,9 +117,7 @@ class SentinelHarness(RedisHarness):
 
     def url(self) -> str:
         service = self._place.service
-        return self._place.url(
-            self.scheme, service, prefix=self._prefix, protocol=self.protocol
-        )
+        return self._place.url(self.scheme, service, prefix=self._prefix, protocol=self.protocol)
 
     def _client(self) -> Redis | RedisCluster:
         sentinel = Sentinel([(self._place.host, self._place.port)])

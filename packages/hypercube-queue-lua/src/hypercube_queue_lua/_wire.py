@@ -160,9 +160,7 @@ def delivered(owner: object, delivery: Message, raw_id: bytes, token: bytes) -> 
 def _body(
     payload: bytes, extra: bytes, job_name: str, namespace: str, visibility_us: int | None
 ) -> bytes:
-    visibility = (
-        _DEFAULT_VISIBILITY if visibility_us is None else _VISIBILITY.pack(visibility_us)
-    )
+    visibility = _DEFAULT_VISIBILITY if visibility_us is None else _VISIBILITY.pack(visibility_us)
     # Queue and id are in the keys and fields already, and the visibility is where scripts see it.
     envelope = Envelope("", "", payload, extra, job_name, namespace, None)
     return visibility + encode_envelope(envelope)

@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from redis import ConnectionPool
-from redis.exceptions import AskError, RedisError, ResponseError
+from redis.exceptions import AskError, ResponseError
 
 from hypercube_queue import BackendError, QueueError
 from hypercube_queue.driver import Deadline
 from hypercube_queue_lua import Call, Reply
-from hypercube_queue_redis._errors import code_of, translation
+from hypercube_queue_redis._errors import CLIENT_ERRORS, code_of, translation
 from hypercube_queue_redis._nodes import Nodes
 from hypercube_queue_redis._trip import Command, NotSent, Trip
 
@@ -91,7 +91,7 @@ class RedisClient:
         except NotSent as error:
             self._is_outdated = True
             raise translation(error.cause, self._place, sent=False) from error.cause
-        except RedisError as error:
+        except CLIENT_ERRORS as error:
             raise translation(error, self._place, sent=trip is not None) from error
         finally:
             if trip is not None:
@@ -112,7 +112,7 @@ class RedisClient:
             self._made.close()
 
     def _nodes(self) -> Nodes:
-        """Raises RedisError where a cluster has to be asked and does not answer."""
+        """Raises a client error where a cluster has to be asked and does not answer."""
         with self._making:
             if self._made is None:
                 self._made = self._make()
@@ -121,9 +121,7 @@ class RedisClient:
             self._is_outdated = False
             return self._made
 
-    def _round_trip(
-        self, requests: list[_Request], end: Deadline
-    ) -> list[tuple[_Request, object]]:
+    def _round_trip(self, requests: list[_Request], end: Deadline) -> list[tuple[_Request, object]]:
         """Each request with its reply or error: all are sent before any reply is read."""
         by_pool: dict[ConnectionPool, list[_Request]] = {}
         try:
@@ -131,7 +129,7 @@ class RedisClient:
             for request in requests:
                 pool = request.asked or nodes.pool(request.call.keys[0])
                 by_pool.setdefault(pool, []).append(request)
-        except RedisError as error:
+        except CLIENT_ERRORS as error:
             return [(request, NotSent(error)) for request in requests]
         answered: list[tuple[_Request, object]] = []
         trips: list[tuple[Trip, list[_Request]]] = []
@@ -140,7 +138,7 @@ class RedisClient:
                 commands = [command for request in group for command in request.commands]
                 try:
                     trips.append((Trip(pool, commands, end), group))
-                except (NotSent, RedisError) as error:
+                except (NotSent, *CLIENT_ERRORS) as error:
                     answered += [(request, error) for request in group]
             for trip, group in trips:
                 answered += _replies(trip, group)
@@ -176,7 +174,7 @@ class RedisClient:
     def _result(self, reply: object) -> Reply | QueueError:
         if isinstance(reply, NotSent):
             return translation(reply.cause, self._place, sent=False)
-        if isinstance(reply, RedisError):
+        if isinstance(reply, CLIENT_ERRORS):
             return translation(reply, self._place, sent=True)
         return cast(Reply, reply)
 
@@ -188,6 +186,6 @@ def _replies(trip: Trip, requests: list[_Request]) -> list[tuple[_Request, objec
             if request.asked is not None:
                 trip.read()
             answered.append((request, trip.read()))
-    except RedisError as error:
+    except CLIENT_ERRORS as error:
         answered += [(request, error) for request in requests[len(answered) :]]
     return answered

@@ -31,14 +31,18 @@ _CODES = {
 }
 
 
-def translation(error: RedisError, place: str, *, sent: bool) -> QueueError:
+#: What redis-py raises; the errors of its cluster client are a family of their own.
+CLIENT_ERRORS = (RedisError, RedisClusterException)
+
+
+def translation(error: Exception, place: str, *, sent: bool) -> QueueError:
     """What the contract calls it; `sent`: the server may have received the request."""
     translated = _translation(error, place, sent=sent)
     translated.__cause__ = error
     return translated
 
 
-def code_of(error: RedisError) -> str:
+def code_of(error: Exception) -> str:
     """The first word of an error reply as the server sent it, or nothing."""
     code = _CODES.get(type(error).__name__)
     if code == "WRONGPASS" and "required" in str(error):
@@ -48,7 +52,7 @@ def code_of(error: RedisError) -> str:
     return code or ""
 
 
-def _translation(error: RedisError, place: str, *, sent: bool) -> QueueError:
+def _translation(error: Exception, place: str, *, sent: bool) -> QueueError:
     if code := code_of(error):
         text = str(error)
         return server_error(text if text.startswith(code) else f"{code} {text}", place)

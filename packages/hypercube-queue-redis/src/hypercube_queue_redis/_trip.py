@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from redis import ConnectionPool
-from redis.exceptions import RedisError, ResponseError, TimeoutError
+from redis.exceptions import ResponseError, TimeoutError
 
 from hypercube_queue.driver import Deadline
+from hypercube_queue_redis._errors import CLIENT_ERRORS
 
 Command: TypeAlias = "tuple[bytes | int | float | str, ...]"
 
@@ -23,7 +24,7 @@ _ONE_PIECE_BYTES = 256 * 1024
 class NotSent(Exception):  # noqa: N818 - it says what is the case
     """No connection, so the server has received nothing. The cause is redis-py's."""
 
-    def __init__(self, cause: RedisError) -> None:
+    def __init__(self, cause: Exception) -> None:
         super().__init__(str(cause))
         self.cause = cause
 
@@ -39,7 +40,7 @@ class Trip:
             if end.passed:
                 raise TimeoutError("the time for the call was over before it was sent")
             self._connection: Any = pool.get_connection()
-        except RedisError as error:
+        except CLIENT_ERRORS as error:
             raise NotSent(error) from error
         self._unread = len(commands)
         try:
