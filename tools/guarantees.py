@@ -25,6 +25,8 @@ CONFIGURATIONS = {
     "memory": "memory://",
     "SQLite, a file": "sqlite:///jobs.db",
     "SQLite, in memory": "sqlite://",
+    "PostgreSQL": "postgresql://",
+    "MySQL, MariaDB": "mysql://",
 }
 
 #: What None means where a field may be None.

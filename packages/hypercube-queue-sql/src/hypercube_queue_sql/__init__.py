@@ -1,4 +1,4 @@
-"""Hypercube's queue on SQL databases: SQLite."""
+"""Hypercube's queue on SQL databases: PostgreSQL, MySQL, MariaDB and SQLite."""
 
 from __future__ import annotations
 

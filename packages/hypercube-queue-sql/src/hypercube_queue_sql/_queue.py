@@ -42,7 +42,7 @@ Settle: TypeAlias = Callable[[DBAPICursor, Sequence[Settled]], list[Settled]]
 
 
 class SQLQueue(Closing):
-    """A queue in two tables of a database, through an engine of SQLAlchemy's: SQLite.
+    """A queue in two tables of a database, through an engine of SQLAlchemy's.
 
     The engine stays the caller's: to configure, and to dispose of after `close`. Nothing is
     contacted before the first call. `table` and `schema` say where messages are kept; queues
@@ -54,7 +54,8 @@ class SQLQueue(Closing):
     call may take beyond its `wait`, most of all for a lock that somebody else holds.
 
     A waiting pop notices at once what this process pushes, retries, releases or redrives on
-    the same database, and within 200 ms whatever else becomes visible (POP-7).
+    the same database. What others store it notices within milliseconds on PostgreSQL, else
+    within 200 ms (POP-7).
 
     In a forked child every call raises BackendError, with an in-memory database QueueClosed;
     a queue that was opened by URL opens its own connections there (LIFE-4).
@@ -216,12 +217,13 @@ class SQLQueue(Closing):
             return self._for_dead(queue_name, ids, self._dialect.forget)
 
     def push_within(self, connection: object, *messages: Message) -> None:
-        """Push in the transaction of an SQLAlchemy Session or Connection, or an sqlite3.Connection.
+        """Push in the transaction of a Session, an SQLAlchemy Connection or a plain connection.
 
-        As in `TransactionalPusher`. A Session is not flushed; a Connection without a
-        transaction begins one, as it does for any statement. After a BackendError or
-        CapacityExceeded roll back: some of the messages may be in the transaction. Waiting
-        pops find the messages within 200 ms of the commit.
+        As in `TransactionalPusher`; a plain connection is one of psycopg, psycopg2, PyMySQL,
+        mysqlclient or sqlite3. A Session is not flushed; a Connection without a transaction
+        begins one, as it does for any statement. After a BackendError or CapacityExceeded roll
+        back: some of the messages may be in the transaction. Waiting pops find the messages
+        within a second of the commit on PostgreSQL, else within 200 ms.
         """
         with self._gate:
             self._dialect.check_connection(connection)
