@@ -28,9 +28,9 @@ def noop_jobs(queue: Queue, kind: str) -> Jobs:
 
 
 def dispatch_many(jobs: Jobs, count: int) -> None:
-    """In batches of 100."""
-    for first in range(0, count, 100):
-        numbers = range(first, min(first + 100, count))
+    """In batches of 1,000."""
+    for first in range(0, count, 1_000):
+        numbers = range(first, min(first + 1_000, count))
         jobs.queue.push(*(jobs.message(Noop(number)) for number in numbers))
 
 
