@@ -79,9 +79,7 @@ class ValkeyHarness(Harness):
     def borrow(self) -> Borrowed:
         client = self._client()
         self._undo.callback(client.close)
-        return Borrowed(
-            ValkeyQueue(client, prefix=self._prefix), lambda: client.ping() == b"PONG"
-        )
+        return Borrowed(ValkeyQueue(client, prefix=self._prefix), lambda: client.ping() == b"PONG")
 
     def restart(self) -> None:
         self._place.restart()

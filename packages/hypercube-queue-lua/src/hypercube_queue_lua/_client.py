@@ -11,8 +11,8 @@ from hypercube_queue.driver import Deadline
 from hypercube_queue_lua._keys import Keys
 from hypercube_queue_lua._scripts import Script
 
-#: What a server answers: integers, bytes, None, and lists of these.
-Reply: TypeAlias = "int | bytes | None | list[Reply]"
+#: What a server answers: integers, bytes, lists of these, and None.
+Reply: TypeAlias = "int | bytes | list[Reply] | None"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from hypercube_queue.driver import Deadline, Indexed, PushBatch, SettlementBatch
 from hypercube_queue_lua._client import Call, Client, Reply
 from hypercube_queue_lua._delivery import LuaDelivery, Settled
 from hypercube_queue_lua._errors import twin, unsent
-from hypercube_queue_lua._keys import Keys, queue_keys, registry_key
+from hypercube_queue_lua._keys import queue_keys, registry_key
 from hypercube_queue_lua._scripts import script
 from hypercube_queue_lua._wire import (
     Buried,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -152,13 +151,6 @@ class RedisClient:
 
         Only what no server has run is sent again.
         """
-        if isinstance(error, NotSent):
-            if self._made is None or not self._made.can_change:
-                return None
-            self._is_outdated = True
-            return replace(request, asked=None)
-        if not isinstance(error, ResponseError):
-            return None
         code = code_of(error)
         if code == "NOSCRIPT":
             return replace(request, with_source=True)
@@ -166,8 +158,8 @@ class RedisClient:
             return None
         if isinstance(error, AskError):
             return replace(request, asked=self._made.pool_at(error.host, error.port))
-        if code in ("MOVED", "TRYAGAIN"):
-            self._is_outdated = code == "MOVED"
+        if isinstance(error, NotSent) or code in ("MOVED", "TRYAGAIN"):
+            self._is_outdated = code != "TRYAGAIN"
             return replace(request, asked=None)
         return None
 
@@ -176,7 +168,7 @@ class RedisClient:
             return translation(reply.cause, self._place, sent=False)
         if isinstance(reply, CLIENT_ERRORS):
             return translation(reply, self._place, sent=True)
-        return cast(Reply, reply)
+        return cast("Reply", reply)
 
 
 def _replies(trip: Trip, requests: list[_Request]) -> list[tuple[_Request, object]]:

@@ -7,8 +7,8 @@ from redis.exceptions import (
     RedisClusterException,
     RedisError,
     ResponseError,
-    TimeoutError,
 )
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from hypercube_queue import BackendError, QueueError
 from hypercube_queue_lua import server_error
@@ -60,7 +60,7 @@ def _translation(error: Exception, place: str, *, sent: bool) -> QueueError:
         return BackendError(f"{place}: the client's pool allows no further connection")
     if isinstance(error, RedisClusterException):
         return BackendError(f"{place}: no node answers as one of a cluster: {error}")
-    if isinstance(error, TimeoutError):
+    if isinstance(error, RedisTimeoutError):
         what = "no answer in time" if sent else "it cannot be reached in time"
         return BackendError(f"{place}: {what}", outcome_unknown=sent)
     what = "the connection was lost" if sent else "no connection"

@@ -71,7 +71,7 @@ class ClusterNodes:
         return self._client.get_redis_connection(node).connection_pool
 
     def pool_at(self, host: str, port: int) -> ConnectionPool | None:
-        node = self._client.get_node(host, port)
+        node = self._client.nodes_manager.get_node(host, port)
         return None if node is None else self._client.get_redis_connection(node).connection_pool
 
     def refresh(self) -> None:

@@ -84,7 +84,8 @@ def _cluster(parts: QueueURL, settings: dict[str, Any]) -> Callable[[], Nodes]:
     addresses = _addresses(parts, _PORT)
 
     def make() -> Nodes:
-        nodes = [ClusterNode(host, port) for host, port in addresses]
+        # redis-py has no types for this and for Sentinel.
+        nodes = [ClusterNode(host, port) for host, port in addresses]  # type: ignore[no-untyped-call]
         return ClusterNodes(RedisCluster(startup_nodes=nodes, **settings))
 
     return make
@@ -104,7 +105,7 @@ def _sentinel(parts: QueueURL, settings: dict[str, Any]) -> Callable[[], Nodes]:
     own["password"] = parts.options.text("sentinel_password", None)
 
     def make() -> Nodes:
-        sentinel = Sentinel(addresses, sentinel_kwargs=own)
+        sentinel: Any = Sentinel(addresses, sentinel_kwargs=own)  # type: ignore[no-untyped-call]
         return OneServer(sentinel.master_for(service, db=db, **settings))
 
     return make

@@ -7,10 +7,11 @@ repeat a request whose answer was lost, and a repeated settlement would find its
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from redis import ConnectionPool
-from redis.exceptions import ResponseError, TimeoutError
+from redis.exceptions import ResponseError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from hypercube_queue.driver import Deadline
 from hypercube_queue_redis._errors import CLIENT_ERRORS
@@ -21,7 +22,7 @@ Command: TypeAlias = "tuple[bytes | int | float | str, ...]"
 _ONE_PIECE_BYTES = 256 * 1024
 
 
-class NotSent(Exception):  # noqa: N818 - it says what is the case
+class NotSent(Exception):
     """No connection, so the server has received nothing. The cause is redis-py's."""
 
     def __init__(self, cause: Exception) -> None:
@@ -33,19 +34,20 @@ class Trip:
     """A request that was sent, whose replies are to be read: `with Trip(...) as trip`."""
 
     def __init__(self, pool: ConnectionPool, commands: Sequence[Command], end: Deadline) -> None:
-        """Send the commands; raises NotSent, or RedisError when some of it may have arrived."""
+        """Send the commands; raises NotSent, or a client error when some of it may have arrived."""
         self._pool = pool
         self._end = end
         try:
             if end.passed:
-                raise TimeoutError("the time for the call was over before it was sent")
-            self._connection: Any = pool.get_connection()
+                raise RedisTimeoutError("the time for the call was over before it was sent")
+            # Redis-py types its connections only in part.
+            self._connection = cast("Any", pool.get_connection())
         except CLIENT_ERRORS as error:
             raise NotSent(error) from error
         self._unread = len(commands)
         try:
             self._limit()
-            pieces = self._connection.pack_commands(commands)
+            pieces: list[bytes] = self._connection.pack_commands(commands)
             if sum(map(len, pieces)) <= _ONE_PIECE_BYTES:
                 pieces = [b"".join(pieces)]
             self._connection.send_packed_command(pieces, check_health=False)
@@ -54,7 +56,7 @@ class Trip:
             raise
 
     def read(self) -> object:
-        """The next reply; a ResponseError is returned, any other RedisError raised."""
+        """The next reply; a ResponseError is returned, any other client error raised."""
         self._limit()
         reply: object
         try:

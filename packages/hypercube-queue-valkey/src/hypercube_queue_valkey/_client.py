@@ -14,6 +14,7 @@ from glide_sync import (
     GlideClient,
     GlideClusterClient,
     GlideError,
+    TEncodable,
 )
 
 from hypercube_queue import BackendError, QueueError
@@ -22,7 +23,7 @@ from hypercube_queue_lua import Call, Reply
 from hypercube_queue_valkey._errors import code_of, translation
 
 AnyClient: TypeAlias = "GlideClient | GlideClusterClient"
-Command: TypeAlias = "list[str | bytes]"
+Command: TypeAlias = list[TEncodable]
 
 
 class ValkeyClient:
@@ -112,9 +113,7 @@ class ValkeyClient:
             self._idle.append(client)
 
 
-def _exchange(
-    client: AnyClient, commands: Sequence[Command], end: Deadline
-) -> list[object]:
+def _exchange(client: AnyClient, commands: Sequence[Command], end: Deadline) -> list[object]:
     """The answers; those that failed are GlideErrors.
 
     A batch even for one command: GLIDE writes the errors of single ones to stderr.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 from glide_sync import ClosingError, ConfigurationError, GlideError
-from glide_sync import ConnectionError as GlideConnectionError
 from glide_sync import TimeoutError as GlideTimeoutError
 
 from hypercube_queue import BackendError, QueueError
@@ -51,17 +50,16 @@ def code_of(error: GlideError) -> str:
 
 
 def _translation(error: GlideError, place: str) -> QueueError:
-    text = str(error)
-    if isinstance(error, GlideTimeoutError):
-        return BackendError(f"{place}: no answer in time", outcome_unknown=True)
-    if isinstance(error, ClosingError | ConfigurationError):
-        return BackendError(f"{place}: the client cannot be used: {text}")
+    text = str(error).strip()
     if (match := _REPLY.match(text)) is not None:
         return server_error(f"{code_of(error)} {match['text']}", place)
     if (match := _REFUSED.search(text)) is not None:
         return server_error(match["code"], place)
+    if isinstance(error, ClosingError | ConfigurationError):
+        return BackendError(f"{place}: the client cannot be used: {text}")
     if "connect failed" in text or "FatalSendError" in text:
-        return BackendError(f"{place}: no connection: {text.strip()}")
-    if isinstance(error, GlideConnectionError):
-        return BackendError(f"{place}: the connection was lost: {text}", outcome_unknown=True)
-    return BackendError(f"{place}: {text}", outcome_unknown=True)
+        return BackendError(f"{place}: no connection: {text}")
+    what = f"the connection was lost: {text}"
+    if isinstance(error, GlideTimeoutError):
+        what = "no answer in time"
+    return BackendError(f"{place}: {what}", outcome_unknown=True)

@@ -66,9 +66,7 @@ def _maker(
         raise InvalidArgument(f"the URL names the database {shown(database)}; it takes {number}")
     addresses = _addresses(parts)
     protocol = _PROTOCOLS[parts.options.choice("protocol", "3", ("2", "3"))]
-    files = {
-        name: parts.options.text(option, None) for option, name in _TLS_FILES.items() if tls
-    }
+    files = {name: parts.options.text(option, None) for option, name in _TLS_FILES.items() if tls}
     # Reaching a server is a connect and a reply, one after the other.
     milliseconds = max(1, int(options.operation_timeout.total_seconds() * 500))
 

@@ -56,15 +56,11 @@ class ValkeyQueue(LuaQueue):
         )
         # GLIDE has no other way to say how a client was made.
         configuration = client._config
-        adapter = ValkeyClient(
-            lambda: type(client).create(configuration), "valkey", shared=client
-        )
+        adapter = ValkeyClient(lambda: type(client).create(configuration), "valkey", shared=client)
         super().__init__(adapter, options, kind=_KIND)
 
     @classmethod
-    def _opened(
-        cls, make: Callable[[], AnyClient], place: str, options: Options
-    ) -> ValkeyQueue:
+    def _opened(cls, make: Callable[[], AnyClient], place: str, options: Options) -> ValkeyQueue:
         """A queue over clients that it makes, and closes, itself."""
         queue = cls.__new__(cls)
         LuaQueue.__init__(queue, ValkeyClient(make, place), options, kind=_KIND)
