@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -13,6 +14,13 @@ from hypercube_queue_sql._within import dbapi_connection, is_sqlalchemy, sqlalch
 
 #: A parameter as the statements have it, `%(seqs)b` or `%(seqs)s`: by name, bytes or not.
 _PARAMETER = re.compile(r"%\((\w+)\)[sb]")
+
+#: The class of plain connections in each client library.
+_PLAIN = {
+    "psycopg": "psycopg.Connection",
+    "psycopg2": "psycopg2.extensions.connection",
+    "pymysql": "pymysql.connections.Connection",
+}
 
 
 class Joined(NamedTuple):
@@ -32,7 +40,7 @@ class Joined(NamedTuple):
 
 def check_joinable(connection: object, dialects: Sequence[str], libraries: Sequence[str]) -> None:
     """Raise InvalidArgument unless `joined` may take it. Contacts nobody."""
-    if is_sqlalchemy(connection) or library_of(connection) in libraries:
+    if is_sqlalchemy(connection) or any(_is_of(connection, library) for library in libraries):
         return
     raise InvalidArgument(
         "connection is an SQLAlchemy Session or Connection, or a connection of "
@@ -55,9 +63,12 @@ def joined(connection: object, dialects: Sequence[str]) -> Joined:
     return Joined(connection, "pyformat", connection.Error)  # type: ignore[attr-defined]
 
 
-def library_of(connection: object) -> str:
-    """The name of the client library that a connection belongs to."""
-    return type(connection).__module__.partition(".")[0]
+def _is_of(connection: object, library: str) -> bool:
+    """Whether it is a library's plain connection: no cursor, and no asynchronous one."""
+    module, _, name = _PLAIN[library].rpartition(".")
+    # Whoever has a connection has imported its library.
+    imported = sys.modules.get(module)
+    return imported is not None and isinstance(connection, getattr(imported, name))
 
 
 class TranslatingCursor:

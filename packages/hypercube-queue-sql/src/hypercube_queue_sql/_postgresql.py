@@ -6,7 +6,6 @@ import hashlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
-import psycopg
 from sqlalchemy.engine.interfaces import DBAPICursor
 
 from hypercube_queue import BackendError, Guarantees, InvalidArgument
@@ -15,7 +14,7 @@ from hypercube_queue_sql._delivery import Settled
 from hypercube_queue_sql._joined import Joined
 from hypercube_queue_sql._listener import Listener, hint
 from hypercube_queue_sql._notices import Notices
-from hypercube_queue_sql._postgresql_client import PsycopgClient, in_transaction
+from hypercube_queue_sql._postgresql_client import PsycopgClient, commits_at_once
 from hypercube_queue_sql._rows import Row, place_in_order
 from hypercube_queue_sql._server import ROWS_PER_STATEMENT, ServerDialect, statements_of
 
@@ -45,7 +44,8 @@ class PostgreSQLDialect(ServerDialect):
     def _connect(self) -> None:
         super()._connect()
         # As many channels as there are tables, not queues: names of queues take any character.
-        digest = hashlib.sha256(self._sql["insert"].encode()).hexdigest()
+        # Nothing of this release is in it, since others meet there, and at the lock.
+        digest = hashlib.sha256(repr(self._key[1:]).encode()).hexdigest()
         self._channel = f"hypercube_{digest[:32]}"
         self._notices = Notices(self._notify)
         self._listener = Listener(self._engine, self._channel, self.wakeups)
@@ -65,9 +65,7 @@ class PostgreSQLDialect(ServerDialect):
         create(cursor)
 
     def check_transaction(self, beneath: Joined) -> None:
-        connection = beneath.connection
-        by_itself = isinstance(connection, psycopg.Connection) and connection.autocommit
-        if by_itself and not in_transaction(connection):
+        if commits_at_once(beneath.connection):
             raise InvalidArgument(
                 "connection is in autocommit mode with no transaction open, so each message "
                 "would be committed at once: begin a transaction first"

@@ -8,7 +8,7 @@ from typing import Any, cast
 import psycopg
 from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
-from sqlalchemy.engine.interfaces import DBAPICursor
+from sqlalchemy.engine.interfaces import AdaptedConnection, DBAPICursor
 
 from hypercube_queue_sql._errors import Fault, Kind
 from hypercube_queue_sql._sockets import has_ended, shut
@@ -105,15 +105,24 @@ class PsycopgClient:
         return Fault(kind, f"{text}: {_REMEDIES[state]}" if state in _REMEDIES else text)
 
 
-def in_transaction(connection: Any) -> bool:
-    """Whether a connection of psycopg's has a transaction open."""
+def commits_at_once(connection: Any) -> bool:
+    """Whether a connection has no transaction open, and a statement would begin none."""
+    if not connection.autocommit:
+        return False
+    if isinstance(connection, AdaptedConnection):
+        return True  # nobody begins by hand beneath an asynchronous one
     status = connection.info.transaction_status
-    return status in (TransactionStatus.INTRANS, TransactionStatus.INERROR)
+    return status not in (TransactionStatus.INTRANS, TransactionStatus.INERROR)
 
 
 def _descriptor(connection: Any) -> int:
-    """The socket of a connection of psycopg's or psycopg2's; -1 if there is none."""
+    """The socket of a connection of psycopg's, psycopg2's or asyncpg's; -1 if there is none."""
     try:
+        if isinstance(connection, AdaptedConnection):
+            connection = connection.driver_connection
+            if type(connection).__module__.startswith("asyncpg"):
+                # Its own ways of ending a connection belong to the event loop's thread.
+                connection = connection._transport.get_extra_info("socket")
         return int(connection.fileno())
     except (psycopg.Error, AttributeError, ValueError):
         return -1

@@ -162,16 +162,22 @@ class ServerConnections:
         pooled = self._checked_out(deadline)
         connection = pooled.driver_connection
         watch.cut = lambda: self._client.cut(connection)
+        undo = None
         try:
             undo = self._client.take(connection)
             yield connection
-            if undo is not None:
-                undo()
         except BaseException as error:
             if not self._survives(error):
+                undo = None
                 pooled.invalidate()
             raise
         finally:
+            if undo is not None:
+                try:
+                    undo()
+                except self._client.error:
+                    # Rather none than one that commits where its owner does not expect it.
+                    pooled.invalidate()
             if self.closed:
                 pooled.invalidate()
             watch.cut = None
