@@ -44,8 +44,9 @@ class PortTaken(Exception):
 class Container:
     """One server, by the id of its container, from any process of the run."""
 
-    def __init__(self, identity: str) -> None:
+    def __init__(self, identity: str, stop_command: str = "") -> None:
         self.identity = identity
+        self._stop_command = stop_command
 
     def start(self) -> None:
         with self._found() as found:
@@ -59,7 +60,11 @@ class Container:
         """End it in good order."""
         self.resume()
         with self._found() as found:
-            found.stop(timeout=_PATIENCE // 2)
+            if self._stop_command and found.status == "running":
+                found.exec_run(self._stop_command)
+                found.wait(timeout=_PATIENCE)
+            else:
+                found.stop(timeout=_PATIENCE // 2)
 
     def kill(self) -> None:
         """End it without warning."""

@@ -105,4 +105,5 @@ def _call(*command: str) -> None:
         raise Unavailable(f"{command[0]}: {error}") from error
     if done.returncode != 0:
         lines = [line for line in done.stdout.splitlines() if line.strip()]
-        raise Unavailable(f"`{' '.join(command)}` failed: {' / '.join(lines[-3:])}")
+        errors = [line for line in lines if re.match("E:|ERROR", line)] or lines[-3:]
+        raise Unavailable(f"`{' '.join(command)}` failed: {' / '.join(errors)}")

@@ -142,7 +142,7 @@ def control_of(handle: Mapping[str, str]) -> list[Control]:
     if "container" in handle:
         from tools.backends.containers import Container
 
-        return [Container(handle["container"])]
+        return [Container(handle["container"], handle["stop"])]
     if "folder" in handle:
         return [Process(Path(handle["folder"]))]
     return []

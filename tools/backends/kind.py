@@ -73,12 +73,15 @@ class Kind:
     packages: ClassVar[Sequence[str]] = ()
     #: What pip installs instead, into an environment of its own.
     requirement: ClassVar[str] = ""
-    #: Who runs it where root starts the tests; nobody where there is no such user.
+    #: Who runs it where root starts the tests, since most refuse root: this one, else nobody; the
+    #: one who runs the tests if it is empty.
     user: ClassVar[str] = "nobody"
     #: What makes it stop at once and in good order.
     stop_signal: ClassVar[str] = "SIGTERM"
-    #: What to do where it cannot be had.
-    remedy: ClassVar[str] = ""
+    #: What makes it stop in its container, where the first process does not pass signals on.
+    stop_command: ClassVar[str] = ""
+    #: How its program comes to a machine.
+    remedy: ClassVar[str] = "run as root on Debian or Ubuntu with --install-servers"
 
     def member(self, index: int, ports: Sequence[int]) -> Kind:
         """The kind of the server at this index, of a group that listens on these ports."""

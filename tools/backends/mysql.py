@@ -45,7 +45,7 @@ class MySQL(Kind):
     programs: ClassVar[Sequence[str]] = ("mysqld",)
     packages: ClassVar[Sequence[str]] = ("mysql-server",)  # of Ubuntu; Debian has none
     user = "mysql"
-    remedy = "Debian has no package of it: start a Docker engine, or install it from mysql.com"
+    remedy = "install it from mysql.com, since Debian has no package of it"
     settings: ClassVar[Sequence[str]] = (*_SETTINGS, "--mysqlx=OFF")
 
     def probe(self, address: Address) -> str:
@@ -107,7 +107,10 @@ class MySQL(Kind):
             f"CREATE DATABASE IF NOT EXISTS {self.database};\n"
             f"CREATE USER IF NOT EXISTS root@'%' IDENTIFIED BY '{self.password}';\n"
             "GRANT ALL ON *.* TO root@'%' WITH GRANT OPTION;\n"
-            f"ALTER USER root@localhost IDENTIFIED BY '{self.password}';\n"
+            + "".join(
+                f"ALTER USER IF EXISTS root@'{host}' IDENTIFIED BY '{self.password}';\n"
+                for host in ("localhost", "127.0.0.1", "::1")
+            )
         )
 
 
@@ -123,7 +126,7 @@ class MariaDB(MySQL):
     }
     programs = ("mariadbd",)
     packages = ("mariadb-server-core", "mariadb-client-core")
-    remedy = ""
+    remedy = Kind.remedy
     settings = _SETTINGS
 
     def prepare(self, site: Site, run: Runner) -> None:

@@ -80,14 +80,11 @@ class Process:
             self.resume()
             tree[0].send_signal(signal.Signals[self._record().stop_signal])
             _gone(tree[:1], _PATIENCE)
-        self.kill()
+        _kill(tree)  # what it started may outlive it
 
     def kill(self) -> None:
         """End it without warning, and all that it started."""
-        tree = self._tree()
-        for process in tree:
-            _send(process, signal.SIGKILL)
-        _gone(tree, _PATIENCE)
+        _kill(self._tree())
 
     def pause(self) -> None:
         """It keeps its connections and says nothing."""
@@ -120,16 +117,19 @@ class Process:
 
     def _spawn(self, record: _Record) -> None:
         with (self._folder / "log").open("ab") as log:
-            child = subprocess.Popen(
-                record.command,
-                cwd=self._folder,
-                env=record.environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,  # the keyboard's interrupt is for the tests
-                **_identity(record.user),
-            )
+            try:
+                child = subprocess.Popen(
+                    record.command,
+                    cwd=self._folder,
+                    env=record.environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,  # the keyboard's interrupt is for the tests
+                    **_identity(record.user),
+                )
+            except OSError as error:
+                raise Unavailable(f"{record.command[0]}: {error}") from error
         _CHILDREN[child.pid] = child
         record.pid = child.pid
         record.created = psutil.Process(child.pid).create_time()
@@ -145,8 +145,8 @@ def end_all(folder: Path) -> None:
 
 
 def service_user(name: str) -> str | None:
-    """Whom root makes run a server, since many refuse root; None for anybody but root."""
-    if os.geteuid() != 0:
+    """Whom root makes run a server; None for no change."""
+    if os.geteuid() != 0 or not name:
         return None
     try:
         return pwd.getpwnam(name).pw_name
@@ -180,6 +180,12 @@ def _identity(user: str | None) -> dict[str, Any]:
         return {}
     entry = pwd.getpwnam(user)
     return {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
+
+
+def _kill(tree: Sequence[psutil.Process]) -> None:
+    for process in tree:
+        _send(process, signal.SIGKILL)
+    _gone(tree, _PATIENCE)
 
 
 def _send(process: psutil.Process, number: signal.Signals) -> None:

@@ -57,7 +57,7 @@ class _Containers:
         host, port, made = containers.launch(
             kind, self._image, self._run, label=label, port=port, within=within
         )
-        return host, port, {"container": made.identity}
+        return host, port, {"container": made.identity, "stop": kind.stop_command}
 
 
 class _Processes:
@@ -135,19 +135,15 @@ def provide_another(server: Server, run: Run, label: str) -> Server:
 
 def remedy(wanted: str) -> str:
     """What to do where a server cannot be had."""
-    kind = kind_of(wanted)
-    way = way_of(wanted)
-    address = f"set {variable(kind.name, 'URL')} to a server that tests may fill"
-    if way == "url":
-        return address
-    if way == "container":
-        return f"start a Docker engine that has {kind.image} or can pull it"
-    if way in ("binary", "apt"):
-        return kind.remedy or "run as root on Debian or Ubuntu with --install-servers"
-    return kind.remedy or (
-        f"start a Docker engine, or run as root on Debian or Ubuntu with --install-servers, "
-        f"or {address}"
-    )
+    kind, way = kind_of(wanted), way_of(wanted)
+    image = os.environ.get(variable(kind.name, "IMAGE")) or kind.image
+    remedies = {
+        "container": f"start a Docker engine that has {image} or can pull it",
+        "binary": kind.remedy,
+        "apt": kind.remedy,
+        "url": f"set {variable(kind.name, 'URL')} to a server that tests may fill",
+    }
+    return remedies[way] if way else "; or ".join(dict.fromkeys(remedies.values()))
 
 
 def _provide(

@@ -41,6 +41,7 @@ class RabbitMQ(Kind):
     programs = ("/usr/lib/rabbitmq/bin/rabbitmq-server", "rabbitmq-server")
     packages = ("rabbitmq-server",)
     user = "rabbitmq"
+    stop_command = "rabbitmqctl shutdown"
 
     def probe(self, address: Address) -> str:
         """The version in its greeting, which it sends once it has started."""

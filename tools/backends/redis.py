@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
+import time
 from collections.abc import Sequence
 from io import BufferedRWPair
 from pathlib import Path
@@ -13,6 +14,11 @@ from tools.backends.kind import PROBE_TIMEOUT, Address, Kind, NotReady, Runner, 
 
 #: An answered write survives a killed server.
 _DURABLE = ("--appendonly", "yes", "--appendfsync", "always", "--save", "")
+#: A replica need not wait for others.
+_AT_ONCE = ("--repl-diskless-sync-delay", "0")
+
+#: Seconds for a replica to catch up with a primary that has nothing.
+_PATIENCE = 60.0
 
 #: How many slots a cluster has.
 _SLOTS = 16_384
@@ -39,7 +45,7 @@ class Redis(Kind):
 
     def options(self, port: int) -> list[str]:
         """What the server is told wherever it runs."""
-        return ["--port", str(port), *_DURABLE]
+        return ["--port", str(port), *_DURABLE, *_AT_ONCE]
 
     def arguments(self, port: int) -> list[str]:
         return [*self.options(port), "--protected-mode", "no"]
@@ -57,6 +63,7 @@ class Valkey(Redis):
     programs = ("valkey-server",)
     packages = ("valkey-server",)
     user = "valkey"
+    remedy = "run as root on Debian 13 or newer with --install-servers"
 
 
 class _Node(Redis):
@@ -110,6 +117,7 @@ class ValkeyCluster(RedisCluster):
     programs = Valkey.programs
     packages = Valkey.packages
     user = Valkey.user
+    remedy = Valkey.remedy
 
 
 class _Sentinel(Redis):
@@ -154,11 +162,25 @@ class RedisSentinel(Redis):
             return _Sentinel(primary, self.service)
         return _Node(self, *(("--replicaof", "127.0.0.1", str(primary)) if index == 2 else ()))
 
+    def assemble(self, nodes: Sequence[Address]) -> None:
+        """Let the Sentinel look for replicas now: it asks every ten seconds only."""
+        end = time.monotonic() + _PATIENCE
+        while time.monotonic() < end:
+            try:
+                self._check_replication(nodes[1:])
+                break
+            except NotReady:
+                time.sleep(0.05)
+        ask(nodes[0], "SENTINEL", "RESET", self.service)
+
     def probe_group(self, nodes: Sequence[Address]) -> None:
+        self._check_replication(nodes[1:])
         watching = ask(nodes[0], "INFO", "sentinel")
         if f"name={self.service},status=ok" not in watching or ",slaves=1," not in watching:
             raise NotReady(watching)
-        replication = [ask(node, "INFO", "replication") for node in nodes[1:]]
+
+    def _check_replication(self, nodes: Sequence[Address]) -> None:
+        replication = [ask(node, "INFO", "replication") for node in nodes]
         if sorted("role:master\r" in each for each in replication) != [False, True]:
             raise NotReady("there is not one primary")
         if not any("master_link_status:up\r" in each for each in replication):

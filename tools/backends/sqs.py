@@ -16,6 +16,7 @@ class _Emulator(Kind):
 
     username = "testing"
     password = "testing"  # noqa: S105 - any will do
+    user = ""  # a Python may lie where others cannot go
     path: ClassVar[str]
 
     def _get(self, address: Address) -> tuple[http.client.HTTPMessage, bytes]:
