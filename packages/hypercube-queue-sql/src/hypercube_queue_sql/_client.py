@@ -18,6 +18,14 @@ class Client(Protocol):
         """What it raises."""
         ...
 
+    @property
+    def commits_each(self) -> bool:
+        """Whether a connection that was taken commits each statement by itself.
+
+        If not, every call is a transaction.
+        """
+        ...
+
     def cut(self, connection: Any) -> None:
         """End the connection from another thread: whoever waits on it gets an error at once."""
         ...
@@ -27,7 +35,7 @@ class Client(Protocol):
         ...
 
     def take(self, connection: Any) -> Callable[[], None] | None:
-        """Make an idle connection commit each statement by itself; return how to undo that.
+        """Make an idle connection fit for a call; return how to undo that.
 
         None if there is nothing to undo.
         """

@@ -116,6 +116,10 @@ class Dialect(Protocol):
 
     # Statements
 
+    def max_message_bytes(self, end: Deadline) -> int | None:
+        """As in `Guarantees`, where only the server knows; it is asked once, by `end`."""
+        ...
+
     def insert(self, cursor: DBAPICursor, items: Sequence[PushItem]) -> list[PushItem]:
         """Store the items; return those whose ids are retained."""
         ...

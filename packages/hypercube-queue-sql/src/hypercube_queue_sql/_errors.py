@@ -24,6 +24,8 @@ class Kind(Enum):
     TOO_LARGE = auto()
     #: A table is not there.
     NO_TABLE = auto()
+    #: What was to be created is there already, or what was to be dropped is gone.
+    DONE = auto()
     #: Anything else; people have to look at it.
     OTHER = auto()
 

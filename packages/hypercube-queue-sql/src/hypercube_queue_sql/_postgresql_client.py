@@ -67,6 +67,7 @@ class PsycopgClient:
     """Keeps `Client` with psycopg 3."""
 
     error: type[Exception] = psycopg.Error
+    commits_each = True
 
     def cut(self, connection: Any) -> None:
         shut(_descriptor(connection))

@@ -11,10 +11,20 @@ from typing import TypeAlias
 from sqlalchemy import Engine
 from sqlalchemy.engine.interfaces import DBAPICursor
 
-from hypercube_queue import DeadLetter, Guarantees, InvalidArgument, Message, QueueError, QueueStats
+from hypercube_queue import (
+    DeadLetter,
+    Guarantees,
+    InvalidArgument,
+    Message,
+    MessageTooLarge,
+    QueueError,
+    QueueStats,
+)
 from hypercube_queue.driver import (
+    HEADROOM_BYTES,
     MAX_POP,
     Closing,
+    Deadline,
     Gate,
     PushBatch,
     PushItem,
@@ -23,6 +33,7 @@ from hypercube_queue.driver import (
     checked_name,
     checked_poll_timeout,
     checked_queue_name,
+    checked_size,
     checked_visibility,
     checked_wait,
     from_microseconds,
@@ -111,8 +122,12 @@ class SQLQueue(Closing):
             batch = PushBatch(messages, self.guarantees)
             if batch.items:
                 with _failing(batch):
+                    end = Deadline(self._operation_timeout)
+                    self._fail_too_large(batch, end)
                     retained = self._dialect.write(
-                        lambda cursor: self._dialect.insert(cursor, batch.items), items=batch.items
+                        lambda cursor: self._dialect.insert(cursor, batch.items),
+                        items=batch.items,
+                        end=end,
                     )
                     for item in retained:
                         batch.fail_existing(item)
@@ -230,6 +245,7 @@ class SQLQueue(Closing):
             batch = PushBatch(messages, self.guarantees)
             if batch.items:
                 with _failing(batch):
+                    self._fail_too_large(batch, Deadline(self._operation_timeout))
                     retained = self._dialect.within(
                         connection, lambda cursor: self._insert_within(cursor, batch.items)
                     )
@@ -279,10 +295,29 @@ class SQLQueue(Closing):
         """Settle the batch; with `stores` it becomes visible to somebody."""
         if batch.items:
             with _failing(batch):
+                self._fail_too_large(batch, Deadline(self._operation_timeout), HEADROOM_BYTES)
                 self._settle_all(batch, settle)
                 if stores:
                     self._stored(item.delivery.queue_name for item in batch.items)
         batch.raise_failures()
+
+    def _fail_too_large(
+        self,
+        batch: PushBatch | SettlementBatch[SQLDelivery],
+        end: Deadline,
+        headroom: int = 0,
+    ) -> None:
+        """Take out of the batch what only the server knows to be too large (PUSH-7)."""
+        limit = self._dialect.max_message_bytes(end)
+        if limit is None:
+            return
+        for position in reversed(range(len(batch.items))):
+            item = batch.items[position]
+            try:
+                checked_size(item.payload, item.extra, limit + headroom)
+            except MessageTooLarge as error:
+                batch.fail(item, error)
+                del batch.items[position]
 
     def _settle_all(self, batch: SettlementBatch[SQLDelivery], settle: Settle) -> None:
         def once() -> list[Settled]:

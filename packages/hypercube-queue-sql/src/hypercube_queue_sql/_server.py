@@ -57,6 +57,8 @@ class ServerDialect:
     statements: ClassVar[str]
     now: ClassVar[str]
     client: ClassVar[Client]
+    #: Whether CREATE INDEX knows IF NOT EXISTS; if not, its error is `Kind.DONE`.
+    index_if_not_exists: ClassVar[bool] = True
 
     poll_seconds = 0.2
     guarantees: Guarantees
@@ -90,6 +92,7 @@ class ServerDialect:
             self._sql,
             self.client,
             create=create_tables,
+            index_if_not_exists=self.index_if_not_exists,
             check_version=self.check_version,
         )
         self._connect()
@@ -239,6 +242,9 @@ class ServerDialect:
         return self.read(look, end=end)
 
     # Statements
+
+    def max_message_bytes(self, end: Deadline) -> int | None:  # noqa: ARG002 - nobody is asked
+        return None
 
     def dead_letters(
         self, cursor: DBAPICursor, queue_name: str, limit: int, before: tuple[int, int] | None

@@ -80,7 +80,11 @@ class ServerConnections:
         deadline = Deadline(self._limit)
         if end is not None and end.seconds_left() < deadline.seconds_left():
             deadline = end
-        call = _Call(deadline, transaction=transaction, changes=changes)
+        call = _Call(
+            deadline,
+            transaction=transaction or not self._client.commits_each,
+            changes=changes,
+        )
         pause = _PAUSE
         lost = False
         while True:
@@ -89,7 +93,8 @@ class ServerConnections:
                 return failure
             fault = failure.fault
             again = fault.kind is Kind.AGAIN
-            if fault.kind is Kind.GONE and not changes and not lost:
+            if fault.kind is Kind.GONE and not failure.sent and not lost:
+                # It ended before anything was done.
                 lost = again = True
             if not again or deadline.seconds_left() <= pause:
                 raise self._error(fault, sent=failure.sent) from failure.cause
@@ -116,7 +121,7 @@ class ServerConnections:
                         with suppress(self._client.error):
                             cursor.execute("ROLLBACK")
                         raise
-                    sent = True
+                    sent = call.changes
                     cursor.execute("COMMIT")
                     return result
             except DBAPIError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from sqlalchemy.engine import Dialect
 from sqlalchemy.engine.interfaces import DBAPICursor
@@ -26,6 +26,7 @@ class ServerTables:
         client: Client,
         *,
         create: bool,
+        index_if_not_exists: bool,
         check_version: Callable[[DBAPICursor], None],
     ) -> None:
         self._tables = tables
@@ -33,6 +34,7 @@ class ServerTables:
         self._sql = sql
         self._client = client
         self._check_version = check_version
+        self._creation = tables.creation(dialect, index_if_not_exists=index_if_not_exists)
         self.create = create
         #: Whether they were seen; taken back when a statement misses them.
         self.seen = False
@@ -61,12 +63,10 @@ class ServerTables:
     def create_missing(self, cursor: DBAPICursor) -> None:
         """Create what is missing and migrate what is old; the caller holds a lock for it."""
         self._check_version(cursor)
-        for statement in self._tables.creation(self._dialect):
-            cursor.execute(statement)
+        self._run(cursor, self._creation)
         version = self._layout(cursor)
         if version is not None and self._tables.is_older(version):
-            for statement in self._tables.migration(self._dialect, version):
-                cursor.execute(statement)
+            self._run(cursor, self._tables.migration(self._dialect, version))
             version = None
         if version is None:
             self._adopt(cursor)
@@ -84,6 +84,14 @@ class ServerTables:
         """What to raise where a statement misses a table; the next call looks again."""
         self.seen = False
         return self._tables.missing()
+
+    def _run(self, cursor: DBAPICursor, statements: Sequence[str]) -> None:
+        for statement in statements:
+            try:
+                cursor.execute(statement)
+            except self._client.error as error:
+                if self._client.fault(error).kind is not Kind.DONE:
+                    raise
 
     def _layout(self, cursor: DBAPICursor) -> int | None:
         try:

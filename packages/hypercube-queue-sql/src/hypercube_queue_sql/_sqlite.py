@@ -222,6 +222,9 @@ class SQLiteDialect:
 
     # Statements
 
+    def max_message_bytes(self, end: Deadline) -> int | None:  # noqa: ARG002 - the guarantees say it
+        return None
+
     def insert(self, cursor: DBAPICursor, items: Sequence[PushItem]) -> list[PushItem]:
         now = _now()
         push = secrets.randbits(63)

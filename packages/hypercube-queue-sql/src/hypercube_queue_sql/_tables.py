@@ -87,6 +87,8 @@ class Tables:
             Index(f"ix_{name}_ready", "queue_name", "state", "visible_at", "seq"),
             schema=schema,
             sqlite_autoincrement=True,
+            mysql_engine="InnoDB",
+            mariadb_engine="InnoDB",
         )
         self.layout = Table(
             f"{name}_layout",
@@ -101,14 +103,22 @@ class Tables:
         return {
             "messages": prepare.format_table(self.messages),
             "layout": prepare.format_table(self.layout),
+            "ready": f"ix_{self.messages.name}_ready",
+            "unique": f"uq_{self.messages.name}_id",
         }
 
-    def creation(self, dialect: Dialect) -> list[str]:
-        """The statements that create what is missing."""
+    def creation(self, dialect: Dialect, *, index_if_not_exists: bool = True) -> list[str]:
+        """The statements that create what is missing.
+
+        Without `index_if_not_exists` those for indexes fail where there is one.
+        """
         statements: list[DDLElement] = [
             CreateTable(self.messages, if_not_exists=True),
             CreateTable(self.layout, if_not_exists=True),
-            *(CreateIndex(index, if_not_exists=True) for index in self.messages.indexes),
+            *(
+                CreateIndex(index, if_not_exists=index_if_not_exists)
+                for index in self.messages.indexes
+            ),
         ]
         return [str(statement.compile(dialect=dialect)) for statement in statements]
 

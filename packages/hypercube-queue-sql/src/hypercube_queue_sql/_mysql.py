@@ -1,0 +1,303 @@
+"""The dialect of MySQL and MariaDB."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+
+import pymysql
+from sqlalchemy.engine.interfaces import DBAPICursor
+
+from hypercube_queue import BackendError, Guarantees, InvalidArgument
+from hypercube_queue.driver import HEADROOM_BYTES, Deadline, PushItem, chunked
+from hypercube_queue_sql._delivery import Settled
+from hypercube_queue_sql._joined import Joined
+from hypercube_queue_sql._mysql_client import (
+    PyMySQLClient,
+    has_transaction,
+    is_duplicate,
+    is_missing_savepoint,
+)
+from hypercube_queue_sql._rows import Row
+from hypercube_queue_sql._server import ROWS_PER_STATEMENT, ServerDialect, T
+
+#: For SKIP LOCKED.
+_OLDEST_MYSQL, _OLDEST_MARIADB = (8, 0, 1), (10, 6, 0)
+_VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)")
+#: What a statement holds beside its rows, and a row beside payload and extra: four names in
+#: hexadecimal, and numbers.
+_STATEMENT_BYTES = 2 * 1024
+_ROW_BYTES = 4 * 2 * 255 + 256
+#: More in one statement brings nothing.
+_LONGEST_STATEMENT = 16 * 1024 * 1024
+
+
+class MySQLDialect(ServerDialect):
+    """Keeps the promises of `Dialect` on MySQL and MariaDB, through PyMySQL.
+
+    Both are spoken to alike. Each call is a transaction at READ COMMITTED: rows are locked
+    first, and changed when it is known whose they are, since neither has an UPDATE that
+    returns rows.
+    """
+
+    names = ("mysql", "mariadb")
+    libraries = ("pymysql", "MySQLdb")
+    statements = "mysql.sql"
+    client = PyMySQLClient()
+    index_if_not_exists = False
+    now = "timestampdiff(MICROSECOND, '1970-01-01', utc_timestamp(6))"
+
+    guarantees = Guarantees(durable=True, ordering="fifo")
+
+    #: The most that one statement may have, as the server says.
+    _packet_bytes = _LONGEST_STATEMENT
+
+    def check_version(self, cursor: DBAPICursor) -> None:
+        [(version, packet_bytes)] = self._rows(cursor, "server")
+        product, oldest = (
+            ("MariaDB", _OLDEST_MARIADB) if "MariaDB" in version else ("MySQL", _OLDEST_MYSQL)
+        )
+        found = _VERSION.match(version)
+        if found is None or tuple(map(int, found.groups())) < oldest:
+            raise BackendError(
+                f"{self._place} is {product} {version}, and this driver needs "
+                f"{'.'.join(map(str, oldest))} or a newer one"
+            )
+        self._packet_bytes = packet_bytes
+
+    def max_message_bytes(self, end: Deadline) -> int:
+        self._prepare(end)
+        # In hexadecimal each byte takes two.
+        return (self._packet_bytes - _STATEMENT_BYTES - _ROW_BYTES) // 2 - HEADROOM_BYTES
+
+    def create_within_lock(
+        self, cursor: DBAPICursor, create: Callable[[DBAPICursor], None]
+    ) -> None:
+        key = f"hypercube_{hashlib.sha256(self._sql['insert'].encode()).hexdigest()[:32]}"
+        seconds = math.ceil(self._limit.total_seconds())
+        [(taken,)] = self._rows(cursor, "lock", key=key, seconds=seconds)
+        if not taken:
+            raise BackendError(f"{self._place}: another process has been creating the tables")
+        try:
+            create(cursor)
+        finally:
+            with suppress(self.client.error):
+                self._rows(cursor, "unlock", key=key)
+
+    def check_transaction(self, beneath: Joined) -> None:
+        if isinstance(beneath.connection, pymysql.Connection):
+            inside = has_transaction(beneath.connection)
+        else:
+            inside = self._keeps_savepoint(beneath)
+        if not inside:
+            raise InvalidArgument(
+                "connection is in autocommit mode with no transaction open, so each message "
+                "would be committed at once: begin a transaction first"
+            )
+
+    def _keeps_savepoint(self, beneath: Joined) -> bool:
+        """Whether there is a transaction, where the library does not know: only one keeps it."""
+
+        def probe(cursor: DBAPICursor) -> bool:
+            cursor.execute(self._sql["savepoint"])
+            try:
+                cursor.execute(self._sql["release_savepoint"])
+            except beneath.error as error:
+                if not is_missing_savepoint(error):
+                    raise
+                return False
+            return True
+
+        return self._connections.within(beneath, probe)
+
+    # Pop
+
+    def take(
+        self, queue_name: str, limit: int, default_us: int, token: int, end: Deadline
+    ) -> tuple[list[Row], float | None]:
+        def lease(cursor: DBAPICursor) -> tuple[list[Row], float | None]:
+            found = self._rows(cursor, "claim", queue_name=queue_name.encode(), limit=limit)
+            # The last one is none, where anything is there; it may have come since.
+            seconds = found.pop()[1] / 1_000_000 if found and found[-1][0] is None else None
+            rows = list(map(Row._make, found))
+            if rows:
+                statement = self._sql["lease"].format(seqs=_listed(row.seq for row in rows))
+                cursor.execute(statement, {"default_us": default_us, "token": token})
+            return rows, seconds
+
+        return self.write(lease, end=end)
+
+    # Statements
+
+    def insert(self, cursor: DBAPICursor, items: Sequence[PushItem]) -> list[PushItem]:
+        retained: list[PushItem] = []
+        for chunk in self._statements_of(items):
+            left = chunk
+            while left:
+                rows = ", ".join(map(self._new_row, left))
+                try:
+                    cursor.execute(self._sql["insert"].format(rows=rows))
+                    break
+                except Exception as error:  # of whichever library the caller's connection is
+                    there = self._there(cursor, left) if is_duplicate(error) else set()
+                    if not there:
+                        raise
+                retained += [item for item in left if _key(item) in there]
+                left = [item for item in left if _key(item) not in there]
+        return retained
+
+    def _new_row(self, item: PushItem) -> str:
+        visibility_us = "NULL" if item.visibility_us is None else str(item.visibility_us)
+        return (
+            f"({_text(item.queue_name)}, 0, {self.now} + {item.delay_us}, 0, {visibility_us}, "
+            f"{_text(item.id)}, {_text(item.job_name)}, {_text(item.namespace)}, "
+            f"{_bytes(item.extra)}, {_bytes(item.payload)})"
+        )
+
+    def _there(self, cursor: DBAPICursor, items: Sequence[PushItem]) -> set[tuple[bytes, bytes]]:
+        """The keys of the items whose ids are retained."""
+        ids: dict[str, list[str]] = {}
+        for item in items:
+            ids.setdefault(item.queue_name, []).append(_text(item.id))
+        # Pairs in one list would not be searched for in the index by MariaDB.
+        where = " OR ".join(
+            f"queue_name = {_text(name)} AND id IN ({', '.join(each)})"
+            for name, each in ids.items()
+        )
+        cursor.execute(self._sql["retained"].format(ids=f"({where})"))
+        return {(queue_name, id) for queue_name, id in cursor.fetchall()}
+
+    def set_aside(self, cursor: DBAPICursor, faults: Sequence[tuple[int, str]], token: int) -> None:
+        for chunk in chunked(faults, ROWS_PER_STATEMENT):
+            statement = self._sql["set_aside"].format(
+                seqs=_listed(seq for seq, _ in chunk),
+                reasons=_cases((seq, _text(reason)) for seq, reason in chunk),
+            )
+            cursor.execute(statement, {"token": token})
+
+    def ack(self, cursor: DBAPICursor, items: Sequence[Settled]) -> list[Settled]:
+        return self._settle(cursor, "ack", items)
+
+    def retry(self, cursor: DBAPICursor, items: Sequence[Settled]) -> list[Settled]:
+        return self._settle(cursor, "retry", items, contents=True)
+
+    def dead_letter(self, cursor: DBAPICursor, items: Sequence[Settled]) -> list[Settled]:
+        return self._settle(cursor, "dead_letter", items, contents=True)
+
+    def extend_visibility(
+        self, cursor: DBAPICursor, items: Sequence[Settled], extension_us: int
+    ) -> list[Settled]:
+        return self._settle(cursor, "extend_visibility", items, extension_us=extension_us)
+
+    def release(self, cursor: DBAPICursor, items: Sequence[Settled]) -> list[Settled]:
+        return self._settle(cursor, "release", items)
+
+    def _settle(
+        self,
+        cursor: DBAPICursor,
+        name: str,
+        items: Sequence[Settled],
+        *,
+        contents: bool = False,
+        **values: int,
+    ) -> list[Settled]:
+        """Run a settlement; return the items that do not own their messages."""
+        stale: list[Settled] = []
+        for chunk in self._statements_of(items):
+            held = self._held(cursor, chunk)
+            owned = [item for item in chunk if _is_owned(item, held)]
+            if owned:
+                statement = self._sql[name].format(
+                    seqs=_listed(item.delivery.seq for item in owned),
+                    **(_contents(owned) if contents else {}),
+                )
+                cursor.execute(statement, values)
+                if cursor.rowcount < len(owned):
+                    # What is locked and still as it was had an expired lease.
+                    after = self._held(cursor, owned)
+                    seqs = {seq for seq in after if after[seq] == held[seq]}
+                    owned = [item for item in owned if item.delivery.seq not in seqs]
+            if len(owned) < len(chunk):
+                settled = set(map(id, owned))
+                stale += [item for item in chunk if id(item) not in settled]
+        return stale
+
+    def _held(
+        self, cursor: DBAPICursor, items: Sequence[Settled]
+    ) -> dict[int, tuple[int | None, int]]:
+        """Token and deadline of the rows, which are locked."""
+        seqs = _listed(item.delivery.seq for item in items)
+        cursor.execute(self._sql["held"].format(seqs=seqs))
+        return {seq: (token, visible_at) for seq, token, visible_at in cursor.fetchall()}
+
+    def redrive(self, cursor: DBAPICursor, queue_name: str, count: int) -> int:
+        cursor.execute(
+            self._sql["redrive"],
+            {"queue_name": queue_name.encode(), "count": min(count, sys.maxsize)},
+        )
+        return cursor.rowcount
+
+    def redrive_ids(self, cursor: DBAPICursor, queue_name: str, ids: Sequence[str]) -> int:
+        return self._by_ids(cursor, "redrive_ids", queue_name, ids)
+
+    def forget(self, cursor: DBAPICursor, queue_name: str, ids: Sequence[str]) -> int:
+        return self._by_ids(cursor, "forget", queue_name, ids)
+
+    def _by_ids(self, cursor: DBAPICursor, name: str, queue_name: str, ids: Sequence[str]) -> int:
+        changed = 0
+        for chunk in chunked(ids, ROWS_PER_STATEMENT):
+            statement = self._sql[name].format(ids=", ".join(map(_text, chunk)))
+            cursor.execute(statement, {"queue_name": queue_name.encode()})
+            changed += cursor.rowcount
+        return changed
+
+    def _statements_of(self, items: Iterable[T]) -> Iterator[list[T]]:
+        """The items of each statement."""
+        longest = min(self._packet_bytes, _LONGEST_STATEMENT) - _STATEMENT_BYTES
+        return chunked(items, ROWS_PER_STATEMENT, max_bytes=longest, size=_size)
+
+
+def _size(item: PushItem | Settled) -> int:
+    """What the item takes of a statement, at most."""
+    return 2 * (len(item.payload) + len(item.extra)) + _ROW_BYTES
+
+
+def _key(item: PushItem) -> tuple[bytes, bytes]:
+    return item.queue_name.encode(), item.id.encode()
+
+
+def _is_owned(item: Settled, held: dict[int, tuple[int | None, int]]) -> bool:
+    row = held.get(item.delivery.seq)
+    return row is not None and row[0] == item.delivery.token
+
+
+def _contents(items: Sequence[Settled]) -> dict[str, str]:
+    """What each of the rows gets, with their numbers."""
+    return {
+        "delays_us": _cases((item.delivery.seq, str(item.delay_us)) for item in items),
+        "extras": _cases((item.delivery.seq, _bytes(item.extra)) for item in items),
+        "payloads": _cases((item.delivery.seq, _bytes(item.payload)) for item in items),
+    }
+
+
+# Literals, the same in every mode that a session may be in.
+
+
+def _bytes(value: bytes) -> str:
+    return f"X'{value.hex()}'"
+
+
+def _text(value: str) -> str:
+    return _bytes(value.encode())
+
+
+def _listed(seqs: Iterable[int]) -> str:
+    return ", ".join(map(str, seqs))
+
+
+def _cases(literals: Iterable[tuple[int, str]]) -> str:
+    return " ".join(f"WHEN {seq} THEN {literal}" for seq, literal in literals)

@@ -1,0 +1,193 @@
+"""PyMySQL, and what the errors of MySQL and MariaDB mean: the one place for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import pymysql
+from pymysql.constants import SERVER_STATUS
+from pymysql.cursors import Cursor
+from sqlalchemy.engine.interfaces import DBAPICursor
+
+from hypercube_queue_sql._errors import Fault, Kind
+from hypercube_queue_sql._sockets import has_ended, shut
+
+#: How long the server waits for the next statement before it ends the session, undoes its
+#: transaction and lets go of its locks: the client may be cut off.
+_IDLE_SECONDS = 60
+#: How long a statement waits for a lock before it is tried again.
+_LOCK_SECONDS = 5
+#: Longer than a call may take, so that it is the watchdog that ends one; this is for
+#: connections that nobody waits for any more.
+_GRACE_SECONDS = 5
+
+#: One round trip for all. The isolation level has a name of its own in each of the two: a
+#: comment from version 50700 is for MySQL only.
+_SESSION = (
+    f"SET SESSION autocommit = 0, SESSION wait_timeout = {_IDLE_SECONDS}, "
+    f"SESSION innodb_lock_wait_timeout = {_LOCK_SECONDS}, "
+    "SESSION /*!50700 transaction_isolation */ /*M! tx_isolation */ = 'READ-COMMITTED'"
+)
+
+#: What PyMySQL knows beside the parts of a URL that have a place of their own.
+PARAMETERS = frozenset(
+    {
+        "bind_address",
+        "connect_timeout",
+        "program_name",
+        "read_default_file",
+        "read_default_group",
+        "ssl_ca",
+        "ssl_capath",
+        "ssl_cert",
+        "ssl_check_hostname",
+        "ssl_cipher",
+        "ssl_key",
+        "unix_socket",
+    }
+)
+
+_DUPLICATE = 1062
+_KINDS = {
+    1213: Kind.AGAIN,  # deadlock
+    1205: Kind.AGAIN,  # a lock did not come free in time
+    1020: Kind.AGAIN,  # MariaDB: a row has changed since the transaction's snapshot
+    1146: Kind.NO_TABLE,
+    1049: Kind.NO_TABLE,  # the database is missing
+    1061: Kind.DONE,  # the index is there
+    1091: Kind.DONE,  # the index is not there
+    1153: Kind.TOO_LARGE,  # more than max_allowed_packet
+    1021: Kind.FULL,  # the disk
+    1037: Kind.FULL,  # memory
+    1041: Kind.FULL,
+    1114: Kind.FULL,  # the table
+    1206: Kind.FULL,  # the table of locks
+    1053: Kind.GONE,  # the server shuts down
+    1152: Kind.GONE,
+    1158: Kind.GONE,
+    1159: Kind.GONE,
+    1160: Kind.GONE,
+    1161: Kind.GONE,
+    1184: Kind.GONE,
+    1927: Kind.GONE,  # MariaDB: an administrator ended the session
+    2002: Kind.GONE,  # no connection
+    2003: Kind.GONE,
+    2006: Kind.GONE,
+    2013: Kind.GONE,
+    2014: Kind.GONE,  # the answers are out of order
+    2055: Kind.GONE,
+    4031: Kind.GONE,  # MySQL: the session was idle for too long
+}
+_ACCESS = "the user may not do this; grant what the table or the database needs"
+_READ_ONLY = "the server takes no changes: it is a replica, or the transaction is read-only"
+_CONNECTIONS = "the server has no connection to spare; raise max_connections, or open fewer"
+_TEXTS = {
+    1040: _CONNECTIONS,
+    1203: _CONNECTIONS,
+    1142: _ACCESS,
+    1143: _ACCESS,
+    1205: "somebody else kept a lock for too long",
+    1290: _READ_ONLY,
+    1317: "the statement was cancelled",
+    1665: "binlog_format is STATEMENT, which cannot log READ COMMITTED; set it to ROW",
+    1792: _READ_ONLY,
+    1836: _READ_ONLY,
+    1969: "the statement ran into max_statement_time",
+    2006: "the connection has ended",
+    2013: "the connection ended before the answer came",
+    3024: "the statement ran into max_execution_time",
+    3100: _READ_ONLY,
+}
+
+
+def connect_arguments(seconds: int) -> dict[str, object]:
+    """What a connection is made with, given how long a call may take."""
+    return {
+        "connect_timeout": seconds,
+        "read_timeout": seconds + _GRACE_SECONDS,
+        "write_timeout": seconds + _GRACE_SECONDS,
+        "init_command": _SESSION,
+        "autocommit": None,  # it is in the command
+        "program_name": "hypercube",
+    }
+
+
+class PyMySQLClient:
+    """Keeps `Client` with PyMySQL."""
+
+    error: type[Exception] = pymysql.MySQLError
+    #: A transaction that begins by itself saves the round trip of a BEGIN, and nearly every
+    #: call takes several statements.
+    commits_each = False
+
+    def cut(self, connection: Any) -> None:
+        shut(_descriptor(connection))
+
+    def is_dead(self, connection: pymysql.Connection[Any]) -> bool:
+        return not connection.open or has_ended(_descriptor(connection))
+
+    def take(self, connection: pymysql.Connection[Any]) -> Callable[[], None] | None:  # noqa: ARG002 - nothing is changed
+        return None
+
+    def cursor(self, connection: pymysql.Connection[Any]) -> DBAPICursor:
+        return cast("DBAPICursor", connection.cursor(Cursor))
+
+    def begin(self, connection: pymysql.Connection[Any]) -> None:
+        if connection.init_command == _SESSION:
+            return
+        # Of an engine of the caller's: it holds for the next transaction, and leaves no trace.
+        connection.query("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
+        if connection.get_autocommit():
+            connection.query("START TRANSACTION")
+
+    def fault(self, error: BaseException) -> Fault:
+        code = _code(error)
+        if code is None or code == 0:
+            # Not the server's word but the library's: the connection was closed under it.
+            return Fault(Kind.GONE, _text(error))
+        return Fault(_KINDS.get(code, Kind.OTHER), _TEXTS.get(code, _text(error)))
+
+
+def is_duplicate(error: BaseException) -> bool:
+    """Whether a row was not inserted because there is one with its key; any library's error."""
+    return _code(error) == _DUPLICATE
+
+
+def is_missing_savepoint(error: BaseException) -> bool:
+    """Whether there is no such savepoint; any library's error."""
+    return _code(error) == 1305
+
+
+def has_transaction(connection: pymysql.Connection[Any]) -> bool:
+    """Whether a connection of PyMySQL's has one, or begins one with its next statement."""
+    status: int = connection.server_status  # type: ignore[attr-defined]  # its stubs lack it
+    in_transaction = status & SERVER_STATUS.SERVER_STATUS_IN_TRANS
+    return bool(in_transaction) or not connection.get_autocommit()
+
+
+def _code(error: BaseException) -> int | None:
+    """The number of an error, which stands in the same place with all libraries."""
+    first = error.args[0] if error.args else None
+    return first if isinstance(first, int) else None
+
+
+def _text(error: BaseException) -> str:
+    """What to show of an error that has no text of ours."""
+    code = _code(error)
+    if isinstance(error, pymysql.OperationalError | pymysql.InternalError) or code in _KINDS:
+        return str(error.args[-1]).partition("\n")[0]
+    # Others quote the statement, and so the payload.
+    return f"{type(error).__name__} {code or ''}".rstrip()
+
+
+def _descriptor(connection: Any) -> int:
+    """The socket of a connection; -1 if there is none."""
+    if isinstance(connection, pymysql.Connection):
+        # PyMySQL has no word for it, and none to end a connection from another thread.
+        sock = connection._sock  # type: ignore[attr-defined]
+        return -1 if sock is None else int(sock.fileno())
+    try:
+        return int(connection.fileno())  # mysqlclient has one
+    except (AttributeError, TypeError, ValueError):
+        return -1
