@@ -20,6 +20,7 @@ from hypercube_queue_lua._wire import (
     buried,
     packed_ids,
     packed_messages,
+    packed_tokens,
     stored_push,
     stored_settlement,
     taken,
@@ -162,7 +163,7 @@ class Storage:
         ).items():
             keys = queue_keys(self._prefix, queue_name).all
             for chunk in chunked(items, CHUNK, max_bytes=CHUNK_BYTES, size=_contents_size):
-                tokens = b"".join([item.delivery.token for item in chunk])
+                tokens = packed_tokens([item.delivery.token for item in chunk])
                 packed = (
                     packed_messages(map(stored_settlement, chunk))
                     if contents

@@ -88,6 +88,12 @@ def packed_ids(ids: Sequence[bytes]) -> tuple[bytes, bytes]:
     return bytes(map(len, ids)), b"".join(ids)
 
 
+def packed_tokens(tokens: Sequence[bytes]) -> bytes:
+    """All tokens, or one that they share, as the deliveries of one pop do."""
+    first = tokens[0]
+    return first if tokens.count(first) == len(tokens) else b"".join(tokens)
+
+
 def taken(heads: bytes, parts: bytes) -> Iterator[Taken]:
     """What the script `pop` gives."""
     start = 0
@@ -113,20 +119,14 @@ def buried(heads: bytes, parts: bytes) -> Iterator[Buried]:
 
 def message(queue_name: str, raw_id: bytes, body: bytes, attempt: int) -> Message:
     """The message in stored bytes; raises Unreadable if there is none (POP-8)."""
-    try:
-        id = raw_id.decode()
-    except UnicodeDecodeError:
-        raise Unreadable("the id is not UTF-8") from None
     visibility = None
     if not body.startswith(_DEFAULT_VISIBILITY):
-        if len(body) < _VISIBILITY.size:
-            raise Unreadable(f"the body is cut off after {len(body)} bytes")
-        [microseconds] = _VISIBILITY.unpack_from(body)
-        if not 1 <= microseconds <= _LONGEST_US:
-            raise Unreadable("the body does not start with a visibility timeout")
-        visibility = from_microseconds(int(microseconds))
+        visibility = from_microseconds(_visibility(body))
     try:
+        id = raw_id.decode()
         envelope = decode_envelope(body[_VISIBILITY.size :])
+    except UnicodeDecodeError:
+        raise Unreadable("the id is not UTF-8") from None
     except UnreadableEnvelope as error:
         raise Unreadable(str(error)) from None
     return Message(
@@ -155,6 +155,15 @@ def delivered(owner: object, delivery: Message, raw_id: bytes, token: bytes) -> 
         visibility_us=None if visibility is None else to_microseconds(visibility),
     )
     return delivery
+
+
+def _visibility(body: bytes) -> int:
+    if len(body) < _VISIBILITY.size:
+        raise Unreadable(f"the body is cut off after {len(body)} bytes")
+    [microseconds] = _VISIBILITY.unpack_from(body)
+    if not 1 <= microseconds <= _LONGEST_US:
+        raise Unreadable("the body does not start with a visibility timeout")
+    return int(microseconds)
 
 
 def _body(

@@ -41,6 +41,9 @@ def from_url(url: str) -> RedisQueue:
             f"the scheme is {shown(parts.scheme)}; it takes redis, redis+cluster, redis+sentinel, "
             "and the same with rediss"
         )
+    if "@" in parts.path:
+        # Not shown: it is the rest of the password.
+        raise InvalidArgument(f"the {parts.scheme} URL has a '/' in its password; write it as %2F")
     options = Options.from_url(parts)
     settings = _settings(parts, options, tls=base == "rediss")
     make = _WAYS[how](parts, settings)

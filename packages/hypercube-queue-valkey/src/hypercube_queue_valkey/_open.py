@@ -50,6 +50,9 @@ def from_url(url: str) -> ValkeyQueue:
             f"the scheme is {shown(parts.scheme)}; it takes valkey, valkey+cluster, and the same "
             "with valkeys"
         )
+    if "@" in parts.path:
+        # Not shown: it is the rest of the password.
+        raise InvalidArgument(f"the {parts.scheme} URL has a '/' in its password; write it as %2F")
     options = Options.from_url(parts)
     make = _maker(parts, options, tls=base == "valkeys", cluster=how == "cluster")
     parts.options.refuse_unknown()

@@ -58,7 +58,18 @@ local function take(count)
 end
 
 local heads, parts, states, leases = {}, {}, {}, {}
-local bytes, page = 0, 8
+local count, bytes, page = 0, 0, 8
+
+-- What the body starts with; zero, and nearly all others do, is the driver's default.
+local function own_visibility(body)
+  if #body >= 8 and string.byte(body) ~= 0 then
+    local own = struct.unpack(">d", body)
+    if own >= 1 and own <= LONGEST then
+      return own
+    end
+  end
+  return visibility
+end
 
 local function lease(ids, positions)
   local bodies = redis.call("HMGET", BODIES, unpack(ids))
@@ -67,23 +78,24 @@ local function lease(ids, positions)
     local id, body = ids[i], bodies[i]
     if body then
       local attempt = attempts(known[i]) + 1
-      local own = #body >= 8 and struct.unpack(">d", body) or 0
-      local deadline = now + (own >= 1 and own <= LONGEST and own or visibility)
-      heads[#heads + 1] = struct.pack(">I1I4I4", #id, #body, attempt)
-      parts[#parts + 1] = id
-      parts[#parts + 1] = body
-      states[#states + 1] = id
-      states[#states + 1] = leased(attempt, positions[i], deadline, token)
-      leases[#leases + 1] = deadline
-      leases[#leases + 1] = id
-      due = math.min(due, deadline)
+      local deadline = now + own_visibility(body)
+      local at, before = 3 * count, 2 * count
+      heads[at + 1], heads[at + 2], heads[at + 3] = #id, #body, attempt
+      parts[before + 1], parts[before + 2] = id, body
+      states[before + 1] = id
+      states[before + 2] = leased(attempt, positions[i], deadline, token)
+      leases[before + 1], leases[before + 2] = deadline, id
+      if deadline < due then
+        due = deadline
+      end
+      count = count + 1
       bytes = bytes + #body
     end
   end
 end
 
-while #heads < limit and bytes < budget do
-  local asked = math.min(limit - #heads, page)
+while count < limit and bytes < budget do
+  local asked = math.min(limit - count, page)
   local ids, positions = take(asked)
   if #ids > 0 then
     lease(ids, positions)
@@ -92,12 +104,12 @@ while #heads < limit and bytes < budget do
     break
   end
   -- Bodies are looked at to see how long they are, so what fits is guessed from those so far.
-  local average = math.max(1, bytes / math.max(1, #heads))
+  local average = math.max(1, bytes / math.max(1, count))
   page = math.max(1, math.min(PAGE, math.floor((budget - bytes) / average)))
 end
 
 local more = redis.call("LLEN", READY) > 0 or redis.call("EXISTS", RETURNED) == 1 or due <= now
-if #heads > 0 then
+if count > 0 then
   redis.call("HSET", STATE, unpack(states))
   redis.call("ZADD", LEASED, unpack(leases))
   -- Who takes something leaves, and with it the knowledge of what comes next.
@@ -111,6 +123,6 @@ end
 return {
   more and 1 or 0,
   due < math.huge and math.max(0, due - now) or -1,
-  table.concat(heads),
+  struct.pack(">" .. string.rep("I1I4I4", count), unpack(heads)),
   table.concat(parts),
 }

@@ -17,13 +17,14 @@ local now = time[1] * 1000000 + time[2]
 
 -- States: a kind, the attempts so far, and of a leased message its lease.
 local IDLE, OWNED, BURIED = "-", "L", "D"
+local LETTER = string.byte(OWNED)
 
 local function idle(attempt)
   return struct.pack(">c1I4", IDLE, attempt)
 end
 
 local function leased(attempt, position, deadline, token)
-  return struct.pack(">c1I4dd", OWNED, attempt, position, deadline) .. token
+  return struct.pack(">c1I4ddc8", OWNED, attempt, position, deadline, token)
 end
 
 local function buried(attempt, reason)
@@ -69,14 +70,15 @@ local function messages(heads, blob)
 end
 
 -- The states of those ids whose delivery, known by its token, owns the message, by index; and
--- the indexes of the others.
+-- the indexes of the others. `tokens` is one for all, or one for each.
 local function owned(ids, tokens)
   local states, stale = redis.call("HMGET", STATE, unpack(ids)), {}
+  local shared = #tokens == 8 and tokens
   for i = 1, #ids do
     local state = states[i]
     local alive = state
-      and string.sub(state, 1, 1) == OWNED
-      and string.sub(state, 22) == string.sub(tokens, 8 * i - 7, 8 * i)
+      and string.byte(state) == LETTER
+      and string.sub(state, 22) == (shared or string.sub(tokens, 8 * i - 7, 8 * i))
       and struct.unpack(">d", state, 14) > now
     if not alive then
       states[i] = false

@@ -19,7 +19,8 @@ _VERSION = 1
 #: attempt base, visibility in microseconds (-1: none), four text lengths, then those of extra
 #: and of payload.
 _HEADER = struct.Struct(">Iq4HII")
-_PREFIX_BYTES = len(_MAGIC) + 1 + _HEADER.size
+_START = _MAGIC + bytes((_VERSION,))
+_PREFIX_BYTES = len(_START) + _HEADER.size
 
 #: What an envelope adds to `payload` and `extra` at most: four names of the greatest length.
 MAX_ENVELOPE_OVERHEAD_BYTES = _PREFIX_BYTES + 4 * 255
@@ -47,51 +48,64 @@ class Envelope:
 
 def encode_envelope(envelope: Envelope) -> bytes:
     """The envelope as bytes, every field exact (OWN-3)."""
-    texts = [
-        text.encode()
-        for text in (envelope.queue_name, envelope.id, envelope.job_name, envelope.namespace)
-    ]
-    visibility = -1 if envelope.visibility_us is None else envelope.visibility_us
-    parts = [*texts, envelope.extra, envelope.payload]
-    header = _HEADER.pack(envelope.attempt_base, visibility, *map(len, parts))
-    return b"".join((_MAGIC, bytes((_VERSION,)), header, *parts))
+    queue_name = envelope.queue_name.encode()
+    message_id = envelope.id.encode()
+    job_name = envelope.job_name.encode()
+    namespace = envelope.namespace.encode()
+    extra, payload = envelope.extra, envelope.payload
+    header = _HEADER.pack(
+        envelope.attempt_base,
+        -1 if envelope.visibility_us is None else envelope.visibility_us,
+        len(queue_name),
+        len(message_id),
+        len(job_name),
+        len(namespace),
+        len(extra),
+        len(payload),
+    )
+    return b"".join((_START, header, queue_name, message_id, job_name, namespace, extra, payload))
 
 
 def decode_envelope(blob: bytes) -> Envelope:
     """The inverse of `encode_envelope`; raises UnreadableEnvelope for anything else."""
-    if blob[: len(_MAGIC)] != _MAGIC:
-        raise UnreadableEnvelope("the bytes do not start like an envelope")
-    if len(blob) < _PREFIX_BYTES:
+    if not blob.startswith(_START) or len(blob) < _PREFIX_BYTES:
+        raise UnreadableEnvelope(_fault_of_start(blob))
+    attempt_base, visibility, queue_name, message_id, job_name, namespace, extra, payload = (
+        _HEADER.unpack_from(blob, len(_START))
+    )
+    # From the lengths of the parts to where each of them ends.
+    queue_name += _PREFIX_BYTES
+    message_id += queue_name
+    job_name += message_id
+    namespace += job_name
+    extra += namespace
+    payload += extra
+    if len(blob) < payload:
         raise UnreadableEnvelope(f"the envelope is cut off after {len(blob)} bytes")
-    version = blob[len(_MAGIC)]
-    if version != _VERSION:
-        raise UnreadableEnvelope(
-            f"the envelope has version {version}, and this release reads version {_VERSION}; "
-            "upgrade the reader before the writers"
-        )
-    attempt_base, visibility, *lengths = _HEADER.unpack_from(blob, len(_MAGIC) + 1)
-    whole = _PREFIX_BYTES + sum(lengths)
-    if len(blob) < whole:
-        raise UnreadableEnvelope(f"the envelope is cut off after {len(blob)} bytes")
-    if len(blob) > whole:
-        raise UnreadableEnvelope(f"{len(blob) - whole} bytes follow the end of the envelope")
-    parts: list[bytes] = []
-    start = _PREFIX_BYTES
-    for length in lengths:
-        parts.append(blob[start : start + length])
-        start += length
-    *texts, extra, payload = parts
+    if len(blob) > payload:
+        raise UnreadableEnvelope(f"{len(blob) - payload} bytes follow the end of the envelope")
     try:
-        queue_name, message_id, job_name, namespace = (text.decode() for text in texts)
+        return Envelope(
+            blob[_PREFIX_BYTES:queue_name].decode(),
+            blob[queue_name:message_id].decode(),
+            blob[extra:payload],
+            blob[namespace:extra],
+            blob[message_id:job_name].decode(),
+            blob[job_name:namespace].decode(),
+            None if visibility < 0 else visibility,
+            attempt_base,
+        )
     except UnicodeDecodeError as error:
         raise UnreadableEnvelope("a name in the envelope is not UTF-8") from error
-    return Envelope(
-        queue_name=queue_name,
-        id=message_id,
-        payload=payload,
-        extra=extra,
-        job_name=job_name,
-        namespace=namespace,
-        visibility_us=None if visibility < 0 else visibility,
-        attempt_base=attempt_base,
+
+
+def _fault_of_start(blob: bytes) -> str:
+    """What is wrong with bytes that do not start like an envelope that can be read."""
+    if blob[: len(_MAGIC)] != _MAGIC:
+        return "the bytes do not start like an envelope"
+    if len(blob) < _PREFIX_BYTES:
+        return f"the envelope is cut off after {len(blob)} bytes"
+    return (
+        f"the envelope has version {blob[len(_MAGIC)]}, and this release reads version "
+        f"{_VERSION}; upgrade the reader before the writers"
     )
