@@ -57,11 +57,11 @@ class Notices:
         if held_back:
             self._try(held_back)
 
-    def _takes(self, queue_name: str) -> bool:
+    def _takes(self, queue_name: str, *, anyway: bool = False) -> bool:
         now = time.monotonic()
         left, since = self._allowed.get(queue_name, (float(_BURST), now))
         left = min(_BURST, left + (now - since) * _PER_SECOND)
-        if left < 1:
+        if left < 1 and not anyway:
             return False
         self._allowed[queue_name] = (left - 1, now)
         return True
@@ -73,6 +73,8 @@ class Notices:
                 if not self._held_back:
                     self._sending = False
                     return
+                for queue_name in self._held_back:
+                    self._takes(queue_name, anyway=True)
             self.flush()
 
     def _try(self, counts: Mapping[str, int]) -> None:

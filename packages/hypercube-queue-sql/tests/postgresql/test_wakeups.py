@@ -1,0 +1,356 @@
+"""How a pop that waits learns what others store, and how little it costs to tell."""
+
+from __future__ import annotations
+
+import os
+import signal
+import statistics
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+import psycopg
+import pytest
+from sqlalchemy import create_engine, event
+from tools.backends import server
+
+from hypercube_queue import Message, QueueClosed, open_queue
+from hypercube_queue_sql import SQLQueue
+
+pytestmark = pytest.mark.server("postgres")
+
+NOTHING = timedelta(0)
+
+#: Waits for one message after the other, and says when each came.
+_WAIT = """
+import sys, time
+from datetime import timedelta
+from hypercube_queue import open_queue
+with open_queue(sys.argv[1]) as queue:
+    queue.pop("work", wait=timedelta(seconds=0.3))
+    print("waiting", flush=True)
+    while True:
+        popped = queue.pop("work", wait=timedelta(seconds=30))
+        print(time.time(), flush=True)
+        queue.ack(*popped)
+"""
+
+
+@contextmanager
+def _watching() -> Iterator[psycopg.Connection]:
+    """A connection that looks at the others."""
+    with psycopg.connect(server("postgres").url("postgresql"), autocommit=True) as connection:
+        yield connection
+
+
+def _pids(connection: psycopg.Connection, application: str, where: str = "true") -> list[int]:
+    found = connection.execute(
+        f"SELECT pid FROM pg_stat_activity WHERE application_name = %s AND {where}", [application]
+    )
+    return [pid for (pid,) in found]
+
+
+_LISTENS = "query LIKE 'LISTEN %%' OR query = 'SELECT 1'"
+
+
+def _until(condition: Callable[[], object], seconds: float = 20.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def _listener(connection: psycopg.Connection, application: str) -> int:
+    """The connection that listens, as soon as there is one."""
+    _until(lambda: _pids(connection, application, _LISTENS))
+    [pid] = _pids(connection, application, _LISTENS)
+    return pid
+
+
+@contextmanager
+def _waiting(queue: SQLQueue, name: str = "work") -> Iterator[list[float]]:
+    """A thread that pops; the moments at which something came."""
+    came: list[float] = []
+    stop = threading.Event()
+
+    def pop() -> None:
+        while not stop.is_set():
+            for delivery in queue.pop(name, wait=timedelta(seconds=30)):
+                came.append(time.monotonic())
+                queue.ack(delivery)
+
+    thread = threading.Thread(target=pop)
+    thread.start()
+    try:
+        yield came
+    finally:
+        stop.set()
+        queue.push(Message(name))
+        thread.join(20)
+        assert not thread.is_alive()
+
+
+def test_a_push_wakes_a_pop_of_another_process_at_once(queue: SQLQueue, url: str, started) -> None:
+    """No polling is as quick: half of the pushes are picked up within a tenth of a second."""
+    with started(_WAIT, url) as process:
+        assert process.stdout.readline() == "waiting\n"
+        took = []
+        for _ in range(15):
+            # Each at another moment between two looks, and few enough to be announced at once.
+            time.sleep(0.27)
+            pushed = time.time()
+            queue.push(Message("work"))
+            took.append(float(process.stdout.readline()) - pushed)
+
+    assert statistics.median(took) < 0.1
+
+
+def test_all_that_makes_a_message_visible_is_announced(queue: SQLQueue, url: str) -> None:
+    """Retry, release, and both ways to redrive: to waiting pops of other queue objects."""
+    calls = {
+        "retry": lambda: queue.retry(held),
+        "release": lambda: queue.release(held),
+        "redrive": lambda: (queue.dead_letter(held), queue.redrive("work", 1)),
+        "redrive_ids": lambda: (queue.dead_letter(held), queue.redrive_ids("work", held.id)),
+    }
+    # Another database name for the same database, so that nothing is shared within the process.
+    with open_queue(f"{url}&connect_timeout=20") as other, open_queue(url) as first:
+        assert isinstance(other, SQLQueue)
+        assert isinstance(first, SQLQueue)
+        assert other._dialect.wakeups is not queue._dialect.wakeups
+        for name, call in calls.items():
+            queue.push(Message("work"))
+            [held] = queue.pop("work")
+            time.sleep(0.5)
+            with _waiting(other) as came:
+                _until(lambda: other._dialect.hears)
+                time.sleep(0.1)
+                begun = time.monotonic()
+                call()
+                _until(lambda: came)
+            assert came[0] - begun < 0.5, name
+
+
+def test_an_idle_pop_asks_once_a_second_at_most(url: str, table: str, application: str) -> None:
+    """And holds neither a connection of the pool nor a transaction meanwhile (POP-7)."""
+    executed: list[str] = []
+
+    class Counting(psycopg.Cursor):
+        def execute(self, query, *args, **options):
+            executed.append(str(query))
+            return super().execute(query, *args, **options)
+
+    engine = create_engine(
+        server("postgres").url("postgresql+psycopg", application_name=application)
+    )
+    event.listen(engine, "connect", lambda raw, _: setattr(raw, "cursor_factory", Counting))
+    queue = SQLQueue(engine, table=table, create_tables=True)
+    queue.push(Message("other", delay=timedelta(hours=1)))
+    errors: list[object] = []
+    thread = threading.Thread(target=_closed, args=[queue, errors])
+    with _watching() as watching:
+        thread.start()
+        _listener(watching, application)
+        time.sleep(1.2)
+        del executed[:]
+        begun = time.monotonic()
+        while time.monotonic() - begun < 4:
+            assert _pids(watching, application, "state LIKE 'idle in transaction%%'") == []
+            time.sleep(0.05)
+        asked = len(executed)
+        assert engine.pool.checkedout() == 0
+        queue.close()
+        thread.join(20)
+    engine.dispose()
+
+    assert 2 <= asked <= 5
+    assert [type(each) for each in errors] == [QueueClosed]
+
+
+def _closed(queue: SQLQueue, errors: list[object]) -> None:
+    try:
+        queue.pop("work", wait=timedelta(hours=1))
+    except QueueClosed as error:
+        errors.append(error)
+
+
+def test_a_listener_that_is_killed_comes_back_and_hears_again(
+    queue: SQLQueue, url: str, application: str
+) -> None:
+    """By itself, within seconds; waiting pops do not notice."""
+    pusher = open_queue(url.replace(application, "pusher"))
+    with _watching() as watching, _waiting(queue) as came, pusher:
+        for killed in range(3):
+            pid = _listener(watching, application)
+            watching.execute("SELECT pg_terminate_backend(%s)", [pid])
+            _until(lambda: pid not in _pids(watching, application))  # noqa: B023  # runs at once
+            _listener(watching, application)
+            _until(lambda: queue._dialect.hears)
+            time.sleep(0.1)
+            begun = time.monotonic()
+            pusher.push(Message("work"))
+            _until(lambda: len(came) > killed)  # noqa: B023  # runs at once
+            assert came[-1] - begun < 0.5
+
+
+@contextmanager
+def _hearing(queue: SQLQueue) -> Iterator[Callable[[], list[tuple[float, str]]]]:
+    """Listens to what the queue sends; call it for what came so far, and when."""
+    with _watching() as connection:
+        connection.execute(f"LISTEN {queue._dialect._channel}")
+
+        def heard(seconds: float = 0.6) -> list[tuple[float, str]]:
+            notices = connection.notifies(timeout=seconds)
+            came.extend((time.monotonic(), notice.payload) for notice in notices)
+            return came
+
+        came: list[tuple[float, str]] = []
+        yield heard
+
+
+def test_a_burst_of_pushes_is_told_in_a_few_notices(queue: SQLQueue) -> None:
+    """Each notice takes a lock of the whole server's; none is lost, only put together."""
+    with _hearing(queue) as heard:
+        begun = time.monotonic()
+        for _ in range(1000):
+            queue.push(Message("work"))
+        took = time.monotonic() - begun
+        notices = heard()
+
+    hints = [payload.split() for _, payload in notices]
+    assert {name for _, name in hints} == {b"work".hex()}
+    assert sum(int(count) for count, _ in hints) == 1000
+    assert len(notices) <= 5 + 5 * (took + 0.5)
+
+
+def test_what_is_held_back_is_told_a_quarter_of_a_second_later(queue: SQLQueue) -> None:
+    """At the latest, though nobody pushes any more."""
+    with _hearing(queue) as heard:
+        for _ in range(8):
+            queue.push(Message("work"))
+        pushed = time.monotonic()
+        came = heard()
+
+    assert sum(int(payload.split()[0]) for _, payload in came) == 8
+    assert came[-1][0] - pushed < 0.5
+
+
+def test_each_queue_has_notices_of_its_own(queue: SQLQueue) -> None:
+    """A busy one does not silence another."""
+    quiet = "quiet, 'ü' "
+    with _hearing(queue) as heard:
+        for _ in range(20):
+            queue.push(Message("busy"))
+        begun = time.monotonic()
+        queue.push(Message(quiet))
+        notices = heard()
+
+    [moment] = [at for at, payload in notices if payload == f"1 {quiet.encode().hex()}"]
+    assert moment - begun < 0.15
+
+
+def test_a_push_in_a_transaction_is_told_when_it_commits(queue: SQLQueue) -> None:
+    """And never if it does not."""
+    with _hearing(queue) as heard:
+        with psycopg.connect(server("postgres").url("postgresql")) as connection:
+            queue.push_within(connection, Message("work"))
+            connection.rollback()
+            queue.push_within(connection, Message("work"), Message("work"), Message("other"))
+            assert heard() == []
+        notices = heard()
+
+    assert sorted(payload for _, payload in notices) == [
+        f"1 {b'other'.hex()}",
+        f"2 {b'work'.hex()}",
+    ]
+
+
+@pytest.mark.parametrize("payload", ["", "x", "1 zz", "many 776f726b", "1 ff", "-1 776f726b"])
+def test_what_others_send_on_the_channel_does_no_harm(queue: SQLQueue, payload: str) -> None:
+    """Anybody may; listening goes on."""
+    with _watching() as watching, _waiting(queue) as came:
+        _until(lambda: queue._dialect.hears)
+        watching.execute("SELECT pg_notify(%s, %s)", [queue._dialect._channel, payload])
+        watching.execute(
+            "SELECT pg_notify(%s, %s)", [queue._dialect._channel, f"1 {b'work'.hex()}"]
+        )
+        time.sleep(0.2)
+        assert queue._dialect.hears
+        queue.push(Message("work"))
+        _until(lambda: came)
+
+
+def test_closing_a_queue_ends_its_connections(url: str, application: str) -> None:
+    """The one that listens, too, within a second, and the thread with it."""
+    before = threading.active_count()
+    with _watching() as watching:
+        queue = open_queue(url)
+        with open_queue(url) as other:
+            for each in (queue, other):
+                each.pop("work", wait=timedelta(seconds=0.3))
+            _until(lambda: len(_pids(watching, application, _LISTENS)) == 2)
+            queue.close()
+            _until(lambda: len(_pids(watching, application, _LISTENS)) == 1, 5)
+        _until(lambda: _pids(watching, application) == [], 5)
+    _until(lambda: threading.active_count() <= before, 5)
+
+
+def test_a_queue_that_never_waited_has_no_listener(queue: SQLQueue, application: str) -> None:
+    """Whoever only pushes, or pops what is there, costs the server no more than that."""
+    queue.push(Message("work"))
+    queue.ack(*queue.pop("work"))
+    assert queue.pop("work", wait=NOTHING) == []
+    with _watching() as watching:
+        assert len(_pids(watching, application)) == 1
+        assert _pids(watching, application, _LISTENS) == []
+
+
+def _forked(call: Callable[[], object]) -> str:
+    """What a call in a forked child returns or raises."""
+    reading, writing = os.pipe()
+    with warnings.catch_warnings():
+        # Forking beside threads is what a preloading server does, and what is tested here.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pid = os.fork()
+    if not pid:
+        signal.alarm(60)
+        try:
+            answer = f"{call()!r}"
+        except BaseException as error:  # noqa: BLE001 - the parent is told
+            answer = f"{type(error).__name__}: {error}"
+        os.write(writing, answer.encode())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as told:
+        answer = told.read().decode()
+    os.waitpid(pid, 0)
+    return answer
+
+
+def test_a_forked_child_listens_for_itself(queue: SQLQueue, application: str) -> None:
+    """LIFE-4: on a connection of its own, and the parent's goes on hearing."""
+    with _watching() as watching, _waiting(queue) as came:
+        parent_s = _listener(watching, application)
+
+        def in_child() -> list[bool]:
+            queue.push(Message("elsewhere"))
+            heard_at_first = queue._dialect.hears
+            queue.ack(*queue.pop("elsewhere"))
+            queue.pop("elsewhere", wait=timedelta(seconds=1))
+            heard_then = queue._dialect.hears
+            with psycopg.connect(server("postgres").url("postgresql")) as connection:
+                pids = _pids(connection, application, _LISTENS)
+            queue.close()
+            return [heard_at_first, heard_then, parent_s in pids, len(pids) == 2]
+
+        assert _forked(in_child) == "[False, True, True, True]"
+        _until(lambda: _pids(watching, application, _LISTENS) == [parent_s], 5)
+        begun = time.monotonic()
+        with psycopg.connect(server("postgres").url("postgresql")) as connection:
+            queue.push_within(connection, Message("work"))
+        _until(lambda: came)
+        assert came[0] - begun < 0.5
+        assert _pids(watching, application, _LISTENS) == [parent_s]
