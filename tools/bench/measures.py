@@ -81,17 +81,24 @@ def _pop_costs(backend: Backend, scale: float) -> Iterator[Figure]:
     """Pops of one message before several backlogs, in turns."""
     shallow, deep = int(SHALLOW * scale), int(DEEP * scale)
     with ExitStack() as opened:
-        queues = [opened.enter_context(_fresh(backend)) for _ in range(3)]
-        _fill(queues[0], shallow)
-        _fill(queues[1], deep)
-        _bury(queues[2], deep)
-        _fill(queues[2], shallow)
+        places = [opened.enter_context(backend.fresh()) for _ in range(3)]
+        few, many, dead = queues = [opened.enter_context(open_queue(store.url)) for store in places]
+        _fill(few, shallow)
+        _fill(many, deep)
+        _bury(dead, deep)
+        _fill(dead, shallow)
+        cleanings = [store.clean for store in places if store.clean]
+        just = _medians_of_pops((few, dead)) if cleanings else []
+        for clean in cleanings:
+            clean()
         costs = _medians_of_pops(queues)
     yield Figure(f"pop before {shallow:,} ready", costs[0] * 1e6, "us")
     yield Figure(f"pop before {deep:,} ready", costs[1] * 1e6, "us")
     yield Figure(f"pop before {shallow:,} ready, {deep:,} dead", costs[2] * 1e6, "us")
     yield Figure("pop cost, many ready by few", costs[1] / costs[0], "x")
     yield Figure("pop cost, many dead by none", costs[2] / costs[0], "x")
+    if just:
+        yield Figure("pop cost, many who have just died", just[1] / just[0], "x")
 
 
 def _medians_of_pops(queues: Sequence[Queue]) -> list[float]:

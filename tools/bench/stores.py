@@ -26,6 +26,8 @@ class Store:
     address: str = ""
     #: How many statements the server has run by now, for anybody.
     statements: Callable[[], int] | None = None
+    #: Does at once what a server that reuses space does by itself once a minute.
+    clean: Callable[[], None] | None = None
 
 
 @contextmanager
@@ -55,14 +57,20 @@ def postgresql() -> Iterator[Store]:
             ).fetchone()
             return row[0] if row else 0
 
+        address = place.url("postgresql", name)
+
+        def clean() -> None:
+            with psycopg.connect(address, autocommit=True) as connection:
+                connection.execute("VACUUM ANALYZE")
+
         admin.execute(f'CREATE DATABASE "{name}"'.encode())
         try:
-            address = place.url("postgresql", name)
             yield Store(
                 place.url("postgresql", name, create_tables="true"),
                 lambda: RawPostgreSQL(address),
                 address=address,
                 statements=statements,
+                clean=clean,
             )
         finally:
             admin.execute(f'DROP DATABASE "{name}" WITH (FORCE)'.encode())
