@@ -17,6 +17,7 @@ _PARAMETER = re.compile(r"%\((\w+)\)[sb]")
 
 #: The class of plain connections in each client library.
 _PLAIN = {
+    "MySQLdb": "MySQLdb.connections.Connection",
     "psycopg": "psycopg.Connection",
     "psycopg2": "psycopg2.extensions.connection",
     "pymysql": "pymysql.connections.Connection",

@@ -114,11 +114,12 @@ class Tables:
         """
         statements: list[DDLElement] = [
             CreateTable(self.messages, if_not_exists=True),
-            CreateTable(self.layout, if_not_exists=True),
             *(
                 CreateIndex(index, if_not_exists=index_if_not_exists)
                 for index in self.messages.indexes
             ),
+            # The last one: where each statement is committed at once, it says that all is there.
+            CreateTable(self.layout, if_not_exists=True),
         ]
         return [str(statement.compile(dialect=dialect)) for statement in statements]
 
