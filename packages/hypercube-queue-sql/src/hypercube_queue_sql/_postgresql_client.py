@@ -90,7 +90,7 @@ class PsycopgClient:
 
     def begin(self, connection: psycopg.Connection[Any]) -> None:
         connection.execute(
-            "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; "
+            "BEGIN ISOLATION LEVEL READ COMMITTED; "
             f"SET LOCAL idle_in_transaction_session_timeout = '{_IDLE_SECONDS}s'"
         )
 
