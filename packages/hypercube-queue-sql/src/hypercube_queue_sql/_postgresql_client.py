@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import psycopg
-from psycopg.pq import TransactionStatus
+from psycopg.pq import Format, TransactionStatus
 from psycopg.rows import tuple_row
 from sqlalchemy.engine.interfaces import AdaptedConnection, DBAPICursor
 
@@ -86,7 +86,10 @@ class PsycopgClient:
         return undo
 
     def cursor(self, connection: psycopg.Connection[Any]) -> DBAPICursor:
-        return cast("DBAPICursor", connection.cursor(row_factory=tuple_row, binary=True))
+        # Not of the connection's cursor_factory, which may know no binary values.
+        cursor = psycopg.Cursor(connection, row_factory=tuple_row)
+        cursor.format = Format.BINARY
+        return cast("DBAPICursor", cursor)
 
     def begin(self, connection: psycopg.Connection[Any]) -> None:
         connection.execute(

@@ -14,7 +14,7 @@ from datetime import timedelta
 
 import psycopg
 import pytest
-from sqlalchemy import create_engine, event
+from sqlalchemy import create_engine
 from tools.backends import server
 
 from hypercube_queue import Message, QueueClosed, open_queue
@@ -134,19 +134,22 @@ def test_all_that_makes_a_message_visible_is_announced(queue: SQLQueue, url: str
             assert came[0] - begun < 0.5, name
 
 
-def test_an_idle_pop_asks_once_a_second_at_most(url: str, table: str, application: str) -> None:
+def test_an_idle_pop_asks_once_a_second_at_most(
+    table: str, application: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """And holds neither a connection of the pool nor a transaction meanwhile (POP-7)."""
     executed: list[str] = []
+    execute = psycopg.Cursor.execute
 
-    class Counting(psycopg.Cursor):
-        def execute(self, query, *args, **options):
-            executed.append(str(query))
-            return super().execute(query, *args, **options)
+    def counted(cursor: psycopg.Cursor, query: str, *args, **options) -> psycopg.Cursor:
+        if cursor.connection.info.parameter_status("application_name") == application:
+            executed.append(query)
+        return execute(cursor, query, *args, **options)
 
+    monkeypatch.setattr(psycopg.Cursor, "execute", counted)
     engine = create_engine(
         server("postgres").url("postgresql+psycopg", application_name=application)
     )
-    event.listen(engine, "connect", lambda raw, _: setattr(raw, "cursor_factory", Counting))
     queue = SQLQueue(engine, table=table, create_tables=True)
     queue.push(Message("other", delay=timedelta(hours=1)))
     errors: list[object] = []
