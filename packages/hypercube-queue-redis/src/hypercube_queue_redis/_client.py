@@ -18,8 +18,9 @@ from hypercube_queue_redis._errors import CLIENT_ERRORS, code_of, translation
 from hypercube_queue_redis._nodes import Nodes
 from hypercube_queue_redis._trip import Command, NotSent, Trip
 
-#: How often a call is sent elsewhere before the cluster is said to be in disorder.
-_MOST_TURNS = 16
+#: How often a call is sent elsewhere before the cluster is said to be in disorder. While a queue
+#: moves, both servers refuse it, which takes a second or two.
+_MOST_TURNS = 100
 #: How long to leave a cluster alone that is moving a queue, in seconds.
 _PAUSE = 0.05
 
@@ -63,21 +64,22 @@ class RedisClient:
     def run(self, calls: Sequence[Call], end: Deadline) -> list[Reply | QueueError]:
         replies: list[Reply | QueueError] = [None] * len(calls)
         requests = [_Request(index, call) for index, call in enumerate(calls)]
-        for turn in range(_MOST_TURNS):
+        turns = 0
+        while requests:
             again = []
             for request, reply in self._round_trip(requests, end):
                 other = None
-                if isinstance(reply, Exception) and turn + 1 < _MOST_TURNS and not end.passed:
+                if isinstance(reply, Exception) and turns < _MOST_TURNS and not end.passed:
                     other = self._elsewhere(request, reply)
-                if other is not None:
-                    again.append(other)
-                else:
+                if other is None:
                     replies[request.index] = self._result(reply)
-            if not again:
-                break
+                else:
+                    again.append(other)
             requests = again
-            if turn:
-                time.sleep(_PAUSE)
+            turns += 1
+            if requests and turns > 1:
+                # Servers that move a queue, or take over from another, need a moment.
+                time.sleep(min(_PAUSE, end.seconds_left()))
         return replies
 
     def block(self, keys: tuple[bytes, ...], seconds: float, end: Deadline) -> None:

@@ -45,7 +45,7 @@ def translation(error: Exception, place: str, *, sent: bool) -> QueueError:
 def code_of(error: Exception) -> str:
     """The first word of an error reply as the server sent it, or nothing."""
     code = _CODES.get(type(error).__name__)
-    if code == "WRONGPASS" and "required" in str(error):
+    if code == "WRONGPASS" and not str(error).startswith(("WRONGPASS", "invalid ")):
         return "NOAUTH"
     if code is None and isinstance(error, ResponseError):
         return str(error).partition(" ")[0]
