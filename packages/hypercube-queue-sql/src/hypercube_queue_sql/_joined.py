@@ -21,7 +21,6 @@ _PLAIN = {
     "psycopg": "psycopg.Connection",
     "psycopg2": "psycopg2.extensions.connection",
     "pymysql": "pymysql.connections.Connection",
-    "MySQLdb": "MySQLdb.connections.Connection",
 }
 
 
