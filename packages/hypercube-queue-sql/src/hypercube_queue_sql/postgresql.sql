@@ -111,13 +111,23 @@ SET state = 0, visible_at = {now}, attempt = 0
 WHERE seq = ANY (ARRAY(SELECT seq FROM picked))
 
 -- name: redrive_ids
+-- Found by their ids first: asked for the dead among them at once, a server without statistics
+-- would read all of the dead.
+WITH found AS MATERIALIZED (
+  SELECT seq FROM {messages}
+  WHERE queue_name = %(queue_name)b AND id = ANY (ARRAY(SELECT unnest(%(ids)b::bytea[])))
+)
 UPDATE {messages}
 SET state = 0, visible_at = {now}, attempt = 0
-WHERE queue_name = %(queue_name)b AND id = ANY (ARRAY(SELECT unnest(%(ids)b::bytea[]))) AND state = 1 AND reason IS NULL
+WHERE seq = ANY (ARRAY(SELECT seq FROM found)) AND state = 1 AND reason IS NULL
 
 -- name: forget
+WITH found AS MATERIALIZED (
+  SELECT seq FROM {messages}
+  WHERE queue_name = %(queue_name)b AND id = ANY (ARRAY(SELECT unnest(%(ids)b::bytea[])))
+)
 DELETE FROM {messages}
-WHERE queue_name = %(queue_name)b AND id = ANY (ARRAY(SELECT unnest(%(ids)b::bytea[]))) AND state = 1
+WHERE seq = ANY (ARRAY(SELECT seq FROM found)) AND state = 1
 
 -- name: dead_letters
 SELECT seq, visible_at, attempt, visibility_us, reason, id, job_name, namespace, extra, payload
