@@ -97,7 +97,7 @@ class ExclusiveServer(Server):
     def start(self) -> None:
         """Start it again, and wait until it answers."""
         self._each(lambda control: control.start())
-        wait_ready(KINDS[self.name], self, self.nodes)
+        wait_ready(KINDS[self.name], self, self.nodes, check=self._check)
 
     def restart(self) -> None:
         """`stop` and `start`."""
@@ -121,6 +121,11 @@ class ExclusiveServer(Server):
         if self._controls():
             self.resume()
             self.start()
+
+    def _check(self) -> None:
+        for control in self._controls():
+            if not control.running():
+                raise Unavailable(f"{self.name} ended as soon as it was started: {control.log()}")
 
     def _controls(self) -> list[Control]:
         handles = [each.handle for each in self.nodes] or [self.handle]

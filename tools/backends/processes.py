@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import pwd
@@ -23,6 +24,14 @@ _PATIENCE = 60.0
 
 #: Those that this process started, to be asked for their end by it alone.
 _CHILDREN: dict[int, subprocess.Popen[bytes]] = {}
+
+
+@atexit.register
+def _let_go() -> None:
+    """A server lives as long as its run, which may be longer than this process of it."""
+    for child in _CHILDREN.values():
+        if child.poll() is None:
+            child.returncode = 0
 
 
 @dataclass

@@ -123,22 +123,15 @@ class ValkeyCluster(RedisCluster):
 class _Sentinel(Redis):
     """The watcher, which writes down what it learns in its configuration."""
 
-    def __init__(self, primary: int, service: str) -> None:
-        self._configuration = (
-            f"sentinel monitor {service} 127.0.0.1 {primary} 1\n"
-            f"sentinel down-after-milliseconds {service} 1500\n"
-            f"sentinel failover-timeout {service} 5000\n"
-        )
-
     def arguments(self, port: int) -> list[str]:
-        configuration = f"port {port}\nprotected-mode no\n{self._configuration}"
+        configuration = f"port {port}\nprotected-mode no\n"
         start = 'test -e own.conf || printf %s "$1" > own.conf; exec redis-server own.conf "$2"'
         return ["sh", "-c", start, "sh", configuration, "--sentinel"]
 
     def prepare(self, site: Site, run: Runner) -> None:
         del run
         file = site.folder / "own.conf"
-        file.write_text(f"port {site.port}\nbind 127.0.0.1\n{self._configuration}")
+        file.write_text(f"port {site.port}\nbind 127.0.0.1\n")
         file.chmod(0o666)
 
     def command(self, site: Site) -> list[str | Path]:
@@ -159,11 +152,11 @@ class RedisSentinel(Redis):
     def member(self, index: int, ports: Sequence[int]) -> Kind:
         _, primary, _ = ports
         if index == 0:
-            return _Sentinel(primary, self.service)
+            return _Sentinel()
         return _Node(self, *(("--replicaof", "127.0.0.1", str(primary)) if index == 2 else ()))
 
     def assemble(self, nodes: Sequence[Address]) -> None:
-        """Let the Sentinel look for replicas now: it asks every ten seconds only."""
+        """Tell the Sentinel now: it looks for replicas at once, then every ten seconds only."""
         end = time.monotonic() + _PATIENCE
         while time.monotonic() < end:
             try:
@@ -171,7 +164,10 @@ class RedisSentinel(Redis):
                 break
             except NotReady:
                 time.sleep(0.05)
-        ask(nodes[0], "SENTINEL", "RESET", self.service)
+        watched = ("SENTINEL", "MONITOR", self.service, nodes[1].host, str(nodes[1].port), "1")
+        ask(nodes[0], *watched)
+        for option, value in (("down-after-milliseconds", "1500"), ("failover-timeout", "5000")):
+            ask(nodes[0], "SENTINEL", "SET", self.service, option, value)
 
     def probe_group(self, nodes: Sequence[Address]) -> None:
         self._check_replication(nodes[1:])
