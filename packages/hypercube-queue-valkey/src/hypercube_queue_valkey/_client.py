@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from typing import TypeAlias, cast
 
@@ -11,7 +10,6 @@ from glide_sync import (
     BatchOptions,
     ClusterBatch,
     ClusterBatchOptions,
-    GlideClient,
     GlideClusterClient,
     GlideError,
     TEncodable,
@@ -20,45 +18,47 @@ from glide_sync import (
 from hypercube_queue import BackendError, QueueError
 from hypercube_queue.driver import Deadline
 from hypercube_queue_lua import Call, Reply
+from hypercube_queue_valkey._clients import AnyClient, Clients
 from hypercube_queue_valkey._errors import code_of, translation
 
-AnyClient: TypeAlias = "GlideClient | GlideClusterClient"
 Command: TypeAlias = list[TEncodable]
 
 
 class ValkeyClient:
     """The `Client` of hypercube_queue_lua, over GLIDE.
 
-    One client serves all threads. A command that blocks would stop everything else on it, so
-    each waiting pop has another one, which the next one uses after it.
-
-    `make` gives a client that has not connected yet; `shared` is the one to use, if there is
-    one already that belongs to the caller.
+    `make` gives a client that has not connected yet, and `place` is what error texts call the
+    server. A client for one server stays with the server that it found at first. So after a
+    failover another one is made: when the server says that it is a replica now, or, where
+    several were named (`has_choice`), when it does not answer.
     """
 
     def __init__(
-        self, make: Callable[[], AnyClient], place: str, *, shared: AnyClient | None = None
+        self,
+        make: Callable[[], AnyClient],
+        place: str,
+        *,
+        borrowed: AnyClient | None = None,
+        has_choice: bool = False,
     ) -> None:
-        self._make = make
         self._place = place
-        self._borrowed = shared
-        self._lock = threading.Lock()
-        self._shared = shared
-        self._idle: list[AnyClient] = []
-        self._waiting: set[AnyClient] = set()
+        self._has_choice = has_choice
+        self._clients = Clients(make, borrowed)
 
     def run(self, calls: Sequence[Call], end: Deadline) -> list[Reply | QueueError]:
-        client = self._main()
-        answers = _exchange(client, [_evalsha(call) for call in calls], end)
-        unknown = [
-            index
-            for index, answer in enumerate(answers)
-            if isinstance(answer, GlideError) and code_of(answer) == "NOSCRIPT"
-        ]
-        if unknown:
-            again = _exchange(client, [_eval(calls[index]) for index in unknown], end)
-            for index, answer in zip(unknown, again, strict=True):
-                answers[index] = answer
+        with self._clients.shared() as client:
+            answers = _exchange(client, [_evalsha(call) for call in calls], end)
+            unknown = [
+                index
+                for index, answer in enumerate(answers)
+                if isinstance(answer, GlideError) and code_of(answer) == "NOSCRIPT"
+            ]
+            if unknown:
+                again = _exchange(client, [_eval(calls[index]) for index in unknown], end)
+                for index, answer in zip(unknown, again, strict=True):
+                    answers[index] = answer
+        if self._clients.borrowed is None and any(map(self._tells_of_failover, answers)):
+            self._clients.renew()
         return [
             translation(answer, self._place)
             if isinstance(answer, GlideError)
@@ -67,50 +67,27 @@ class ValkeyClient:
         ]
 
     def block(self, keys: tuple[bytes, ...], seconds: float, end: Deadline) -> None:
-        client = self._take()
-        try:
+        with self._clients.own() as client:
             [answer] = _exchange(client, [[b"BLPOP", *keys, f"{seconds:.3f}"]], end)
-        finally:
-            self._give_back(client)
         if isinstance(answer, GlideError) and code_of(answer) not in ("MOVED", "UNBLOCKED"):
             raise translation(answer, self._place) from answer
 
     def in_child(self) -> None:
-        if self._borrowed is not None:
+        if self._clients.borrowed is not None:
             raise BackendError(
                 f"{self._place}: the client belongs to the process that this one was forked "
                 "from; make a client and a queue after the fork, or open the queue by URL"
             )
-        self._lock = threading.Lock()
-        self._shared = None
-        self._idle = []
-        self._waiting = set()
+        self._clients.forget()
 
     def close(self) -> None:
-        with self._lock:
-            clients = [*self._idle, *self._waiting]
-            if self._borrowed is None and self._shared is not None:
-                clients.append(self._shared)
-            self._idle = []
-        for client in clients:
-            client.close()
+        self._clients.retire()
 
-    def _main(self) -> AnyClient:
-        with self._lock:
-            if self._shared is None:
-                self._shared = self._make()
-            return self._shared
-
-    def _take(self) -> AnyClient:
-        with self._lock:
-            client = self._idle.pop() if self._idle else self._make()
-            self._waiting.add(client)
-            return client
-
-    def _give_back(self, client: AnyClient) -> None:
-        with self._lock:
-            self._waiting.discard(client)
-            self._idle.append(client)
+    def _tells_of_failover(self, answer: object) -> bool:
+        if not isinstance(answer, GlideError):
+            return False
+        code = code_of(answer)
+        return code == "READONLY" or (not code and self._has_choice)
 
 
 def _exchange(client: AnyClient, commands: Sequence[Command], end: Deadline) -> list[object]:

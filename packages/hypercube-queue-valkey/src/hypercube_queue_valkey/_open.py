@@ -24,7 +24,7 @@ from glide_sync import (
 from hypercube_queue import InvalidArgument
 from hypercube_queue.driver import QueueURL, shown
 from hypercube_queue_lua import Options
-from hypercube_queue_valkey._client import AnyClient
+from hypercube_queue_valkey._clients import AnyClient
 from hypercube_queue_valkey._queue import ValkeyQueue
 
 _PORT = 6379
@@ -39,9 +39,9 @@ def from_url(url: str) -> ValkeyQueue:
     `valkey://host:6379/0` is one server and the number of a database, `valkey+cluster://host` a
     cluster by one of its nodes. `valkeys` for each of them is the same over TLS.
 
-    Options: `prefix`, `protocol` (2 or 3), `also` (further nodes, `host:port` with commas
-    between), `ssl_ca_certs`, `ssl_certfile`, `ssl_keyfile` (with TLS), and in seconds
-    `poll_timeout`, `visibility_timeout` and `operation_timeout`.
+    Options: `prefix`, `protocol` (2 or 3), `also` (further nodes of the cluster, or the replicas
+    of the server, `host:port` with commas between), `ssl_ca_certs`, `ssl_certfile`, `ssl_keyfile`
+    (with TLS), and in seconds `poll_timeout`, `visibility_timeout` and `operation_timeout`.
     """
     parts = QueueURL(url)
     base, _, how = parts.scheme.partition("+")
@@ -54,20 +54,27 @@ def from_url(url: str) -> ValkeyQueue:
         # Not shown: it is the rest of the password.
         raise InvalidArgument(f"the {parts.scheme} URL has a '/' in its password; write it as %2F")
     options = Options.from_url(parts)
-    make = _maker(parts, options, tls=base == "valkeys", cluster=how == "cluster")
+    cluster = how == "cluster"
+    addresses = _addresses(parts)
+    make = _maker(parts, options, addresses, tls=base == "valkeys", cluster=cluster)
     parts.options.refuse_unknown()
-    return ValkeyQueue._opened(make, repr(parts), options)
+    has_choice = len(addresses) > 1 and not cluster
+    return ValkeyQueue._opened(make, repr(parts), options, has_choice=has_choice)
 
 
 def _maker(
-    parts: QueueURL, options: Options, *, tls: bool, cluster: bool
+    parts: QueueURL,
+    options: Options,
+    addresses: list[tuple[str, int]],
+    *,
+    tls: bool,
+    cluster: bool,
 ) -> Callable[[], AnyClient]:
     """What gives clients that have not connected yet."""
     database = parts.path.strip("/") or "0"
     if not (database.isascii() and database.isdecimal()) or (cluster and int(database)):
         number = "only 0" if cluster else "a number"
         raise InvalidArgument(f"the URL names the database {shown(database)}; it takes {number}")
-    addresses = _addresses(parts)
     protocol = _PROTOCOLS[parts.options.choice("protocol", "3", ("2", "3"))]
     files = {name: parts.options.text(option, None) for option, name in _TLS_FILES.items() if tls}
     # Reaching a server is a connect and a reply, one after the other.

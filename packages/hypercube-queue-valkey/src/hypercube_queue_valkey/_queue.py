@@ -9,7 +9,8 @@ from glide_sync import GlideClient, GlideClusterClient
 
 from hypercube_queue import InvalidArgument
 from hypercube_queue_lua import DEFAULT_PREFIX, LuaQueue, Options
-from hypercube_queue_valkey._client import AnyClient, ValkeyClient
+from hypercube_queue_valkey._client import ValkeyClient
+from hypercube_queue_valkey._clients import AnyClient
 
 _KIND = "Valkey queue"
 
@@ -56,12 +57,17 @@ class ValkeyQueue(LuaQueue):
         )
         # GLIDE has no other way to say how a client was made.
         configuration = client._config
-        adapter = ValkeyClient(lambda: type(client).create(configuration), "valkey", shared=client)
+        adapter = ValkeyClient(
+            lambda: type(client).create(configuration), "valkey", borrowed=client
+        )
         super().__init__(adapter, options, kind=_KIND)
 
     @classmethod
-    def _opened(cls, make: Callable[[], AnyClient], place: str, options: Options) -> ValkeyQueue:
+    def _opened(
+        cls, make: Callable[[], AnyClient], place: str, options: Options, *, has_choice: bool
+    ) -> ValkeyQueue:
         """A queue over clients that it makes, and closes, itself."""
         queue = cls.__new__(cls)
-        LuaQueue.__init__(queue, ValkeyClient(make, place), options, kind=_KIND)
+        client = ValkeyClient(make, place, has_choice=has_choice)
+        LuaQueue.__init__(queue, client, options, kind=_KIND)
         return queue
