@@ -16,6 +16,9 @@ from hypercube_queue_sql._tables import DEFAULT_TABLE
 
 #: The client library for each scheme, and for the longer ones that name it.
 _CLIENTS = {"postgresql": "psycopg", "mysql": "pymysql", "mariadb": "pymysql"}
+#: SQLAlchemy's dialects where they have another name: "mariadb" refuses a server that is MySQL,
+#: and "mysql" takes both.
+_DIALECTS = {"mariadb": "mysql"}
 
 
 def from_url(url: str) -> SQLQueue:
@@ -46,7 +49,7 @@ def from_url(url: str) -> SQLQueue:
     options.refuse_unknown()
     checked_visibility(operation_timeout, field="operation_timeout")
     database = URL.create(
-        f"{backend}+{_CLIENTS[backend]}",
+        f"{_DIALECTS.get(backend, backend)}+{_CLIENTS[backend]}",
         username=parts.username,
         password=parts.password,
         host=parts.hostname,
