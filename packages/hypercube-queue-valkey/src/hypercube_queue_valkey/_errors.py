@@ -55,6 +55,8 @@ def _translation(error: GlideError, place: str) -> QueueError:
         return server_error(f"{code_of(error)} {match['text']}", place)
     if (match := _REFUSED.search(text)) is not None:
         return server_error(match["code"], place)
+    if "No primary node found" in text:
+        return server_error("READONLY", place)
     if isinstance(error, ClosingError | ConfigurationError):
         return BackendError(f"{place}: the client cannot be used: {text}")
     if "connect failed" in text or "FatalSendError" in text:
