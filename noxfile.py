@@ -7,6 +7,7 @@ there are stands in their pyprojects alone.
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import Iterable
@@ -77,8 +78,13 @@ def tests(session: nox.Session, part: str) -> None:
 @nox.session(python=PYTHONS, requires=["wheels"])
 @nox.parametrize("part", [nox.param(part, id=part) for part in [*PACKAGES, "tools"]])
 def nightly(session: nox.Session, part: str) -> None:
-    """The tests on every supported Python that is installed."""
-    _test(session, part)
+    """What CI leaves out: every Python that is installed, every configuration, plain processes."""
+    _test(session, part, HYPERCUBE_TEST_ALL="1")
+    if part in PACKAGES and _needs_servers(PACKAGES[part].tests):
+        # As root with the packages of the system; some server may have none, which is no failure.
+        way = {"HYPERCUBE_TEST_FROM": "apt" if os.geteuid() == 0 else "binary"}
+        session.env.update(way, HYPERCUBE_TEST_REQUIRE="")
+        _pytest(session, PACKAGES[part].tests, "--install-servers", HYPERCUBE_TEST_ALL="1")
 
 
 @nox.session
@@ -114,7 +120,7 @@ def guarantees(session: nox.Session) -> None:
     session.run("python", "tools/guarantees.py", *session.posargs)
 
 
-def _test(session: nox.Session, part: str) -> None:
+def _test(session: nox.Session, part: str, **environment: str) -> None:
     if part == "lint":
         _lint(session)
         return
@@ -122,20 +128,27 @@ def _test(session: nox.Session, part: str) -> None:
         _types(session)
         return
     if part == "tools":
-        _install(session, *_everything(), *_test_requirements(PACKAGES.values()), "pytest-xdist")
-        names = [package.import_name for package in PACKAGES.values()]
-        folder = Path("tools/tests")
+        packages, folder = list(PACKAGES.values()), Path("tools/tests")
+        wheels = _everything()
     else:
-        package = PACKAGES[part]
-        wheel = str(_wheel(session, package))
-        _install(session, wheel, *_test_requirements([package]), "pytest-xdist")
-        names, folder = [package.import_name], package.tests
-    session.run("python", "tools/installed.py", *names)
+        packages, folder = [PACKAGES[part]], PACKAGES[part].tests
+        wheels = [str(_wheel(session, PACKAGES[part]))]
+    servers = SERVERS if _needs_servers(folder) else ()
+    _install(session, *wheels, *_test_requirements(packages), *servers, "pytest-xdist")
+    session.run("python", "tools/installed.py", *(package.import_name for package in packages))
+    _pytest(session, folder, **environment)
+
+
+def _pytest(session: nox.Session, folder: Path, *options: str, **environment: str) -> None:
     parallel = ("-n", "auto", "--maxprocesses", "4")
-    session.run(
-        *("python", "-m", "pytest", "-p", "tools.backends", *parallel, str(folder)),
-        *session.posargs,
-    )
+    command = ("python", "-m", "pytest", "-p", "tools.backends", *parallel, *options)
+    session.run(*command, str(folder), *session.posargs, env=environment)
+
+
+def _needs_servers(tests: Path) -> bool:
+    """Whether these tests ask for servers, as tools/backends/README.md says how."""
+    conftest = ROOT / tests / "conftest.py"
+    return conftest.exists() and "def pytest_hypercube_servers" in conftest.read_text()
 
 
 def _lint(session: nox.Session) -> None:
