@@ -64,10 +64,12 @@ class RawMySQL:
         self._ids = Ids()
 
     def push(self, count: int) -> None:
-        rows = [(id, PAYLOAD) for id in self._ids.take(count)]
+        rows = [(id, 0, PAYLOAD) for id in self._ids.take(count)]
         with self._connection.cursor() as cursor:
-            # PyMySQL makes one statement of them.
-            cursor.executemany("INSERT INTO raw (id, visible_at, payload) VALUES (%s, 0, %s)", rows)
+            # PyMySQL makes one statement of them, as long as all values are parameters.
+            cursor.executemany(
+                "INSERT INTO raw (id, visible_at, payload) VALUES (%s, %s, %s)", rows
+            )
         self._connection.commit()
 
     def pop_and_ack(self, count: int) -> None:
