@@ -33,9 +33,10 @@ class RawPostgreSQL:
             cursor.executemany(insert, rows)  # a pipeline: all are sent before the first answer
 
     def pop_and_ack(self, count: int) -> None:
+        # With IN the planner reads the whole table, as long as it has no statistics.
         claimed = self._connection.execute(
-            "UPDATE raw SET visible_at = %s, token = 1 WHERE seq IN (SELECT seq FROM raw "
-            "WHERE visible_at <= 1 ORDER BY visible_at, seq LIMIT %s FOR UPDATE SKIP LOCKED) "
+            "UPDATE raw SET visible_at = %s, token = 1 WHERE seq = ANY (ARRAY(SELECT seq FROM raw "
+            "WHERE visible_at <= 1 ORDER BY visible_at, seq LIMIT %s FOR UPDATE SKIP LOCKED)) "
             "RETURNING seq, id, payload",
             (_TAKEN, count),
             binary=True,
