@@ -21,7 +21,7 @@ from tools.backends.processes import Process
 from tools.backends.run import Run
 
 #: Seconds for a server to answer that somebody else started.
-_GIVEN_PATIENCE = 10.0
+_GIVEN_PATIENCE = 5.0
 
 
 class _Way(Protocol):
