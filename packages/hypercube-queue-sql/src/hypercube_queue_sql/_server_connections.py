@@ -207,12 +207,12 @@ class ServerConnections:
     def _pooled(self, deadline: Deadline) -> PoolProxiedConnection:
         """A connection of the pool's; one that is made anew may take the time limit."""
         if self._owned and self._engine.pool.checkedin():  # type: ignore[attr-defined]
-            return self._engine.raw_connection()
+            return self._opened()
         future: Future[PoolProxiedConnection] = Future()
 
         def connect() -> None:
             try:
-                future.set_result(self._engine.raw_connection())
+                future.set_result(self._opened())
             except BaseException as error:  # noqa: BLE001 - raised where it is waited for
                 future.set_exception(error)
 
@@ -227,6 +227,17 @@ class ServerConnections:
                     "server answer, and has the engine's pool one to spare?"
                 ) from error
             raise
+
+    def _opened(self) -> PoolProxiedConnection:
+        try:
+            return self._engine.raw_connection()
+        except (SQLAlchemyError, self._client.error):
+            raise
+        except Exception as error:
+            # Options that a library refuses, or what it lacks, in exceptions of any kind.
+            raise BackendError(
+                f"{self._place}: no connection came about, {type(error).__name__}: {error}"
+            ) from error
 
 
 def _give_back(late: Future[PoolProxiedConnection]) -> None:
