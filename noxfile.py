@@ -109,7 +109,8 @@ def quickstart(session: nox.Session) -> None:
 @nox.session(requires=["wheels"])
 def bench(session: nox.Session) -> None:
     """Measure drivers beside their raw limit: `-- memory sqlite`, `-- postgresql --peers`."""
-    _install(session, *_everything(), *SERVERS)
+    # Its compiled form, which is what peers are measured with.
+    _install(session, *_everything(), *SERVERS, "psycopg[binary]")
     session.run("python", "-m", "tools.bench", *session.posargs)
 
 
