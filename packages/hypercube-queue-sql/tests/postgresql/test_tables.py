@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
 
+import psycopg
 import pytest
 from alembic import command
 from alembic.autogenerate import compare_metadata
@@ -66,15 +67,33 @@ def test_creating_tables_twice_changes_nothing(queue: SQLQueue, engine: Engine, 
     assert [each.payload for each in queue.pop("work")] == [b"0"]
 
 
-def test_processes_that_start_at_once_make_the_tables_once(
-    engine: Engine, table: str, plain_url: str, started
-) -> None:
+@pytest.fixture
+def slow_database(engine: Engine) -> Iterator[str]:
+    """A database in which it takes a while to make a table, so that nobody is too late to meet."""
+    name = f"d{secrets.token_hex(8)}"
+    alone = engine.execution_options(isolation_level="AUTOCOMMIT")
+    with alone.connect() as connection:
+        connection.execute(text(f"CREATE DATABASE {name}"))
+    with psycopg.connect(server("postgres").url("postgresql", database=name)) as there:
+        there.execute(
+            "CREATE FUNCTION tarry() RETURNS event_trigger LANGUAGE plpgsql AS "
+            "$$ BEGIN PERFORM pg_sleep(0.1) FROM pg_event_trigger_ddl_commands(); END $$"
+        )
+        there.execute(
+            "CREATE EVENT TRIGGER tarry ON ddl_command_end WHEN TAG IN ('CREATE TABLE') "
+            "EXECUTE FUNCTION tarry()"
+        )
+    yield name
+    with alone.connect() as connection:
+        connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
+
+
+def test_processes_that_start_at_once_make_the_tables_once(slow_database: str, started) -> None:
     """Eight of them, again and again: none fails, whoever is first, and no message is lost."""
-    rounds = [f"{table}_{number}" for number in range(5)]
+    url = server("postgres").url("postgresql", database=slow_database, create_tables="true")
+    rounds = ["first", "second", "third"]
     with ExitStack() as stack:
-        processes = [
-            stack.enter_context(started(_OPEN, plain_url, str(number))) for number in range(8)
-        ]
+        processes = [stack.enter_context(started(_OPEN, url, str(number))) for number in range(8)]
         assert [each.stdout.readline() for each in processes] == ["ready\n"] * 8
         for name in rounds:
             for each in processes:
@@ -84,13 +103,11 @@ def test_processes_that_start_at_once_make_the_tables_once(
         for each in processes:
             each.communicate(timeout=_LIMIT)
         assert [each.returncode for each in processes] == [0] * 8
-    for name in rounds:
-        with engine.begin() as connection:
-            found = connection.scalars(text(f"SELECT payload FROM {name}"))
-            assert sorted(found) == [b"%d" % number for number in range(8)]
-            versions = connection.scalars(text(f"SELECT version FROM {name}_layout")).all()
-            assert versions == [2]
-            connection.execute(text(f"DROP TABLE {name}, {name}_layout"))
+    with psycopg.connect(server("postgres").url("postgresql", database=slow_database)) as there:
+        for name in rounds:
+            found = there.execute(f"SELECT payload FROM {name} ORDER BY payload").fetchall()
+            assert found == [(b"%d" % number,) for number in range(8)]
+            assert there.execute(f"SELECT version FROM {name}_layout").fetchall() == [(2,)]
 
 
 _LAYOUT_1 = """
