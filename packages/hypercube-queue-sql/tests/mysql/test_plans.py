@@ -87,9 +87,12 @@ def _check_each(queue: SQLQueue, reads: Reads, name: str) -> None:
             queue.ack(*popped[8:20])
 
     exactly(40, stale)
-    letters = queue.dead_letters("work", 3)
     exactly(10, lambda: queue.dead_letters("work", 3))
-    exactly(20, lambda: queue.dead_letters("work", 10, letters[-1].cursor))
+    # Among the oldest of them, so that those before would have to be passed over.
+    oldest = f"SELECT min(visible_at) + 5000 FROM {queue._dialect._key[2]} WHERE state = 1"
+    with reads.engine.connect() as connection:
+        died_at = connection.scalar(text(oldest))
+    exactly(20, lambda: queue.dead_letters("work", 10, f"{died_at}.1"))
     exactly(10, lambda: queue.forget("work", popped[1].id, "unknown"))
     exactly(10, lambda: queue.redrive_ids("work", popped[2].id, "unknown"))
     exactly(20, lambda: queue.redrive("work", 2))
@@ -103,8 +106,8 @@ def _check_each(queue: SQLQueue, reads: Reads, name: str) -> None:
         connection.execute(
             text(
                 f"INSERT INTO {queue._dialect._key[2]} (queue_name, id, state, visible_at, "
-                f"attempt, job_name, namespace, extra, payload) VALUES ('unread', '{name}', 0, 0, 0, "
-                "X'FF', '', '', '')"
+                "attempt, job_name, namespace, extra, payload) "
+                f"VALUES ('unread', '{name}', 0, 0, 0, X'FF', '', '', '')"
             )
         )
     exactly(20, set_aside)
