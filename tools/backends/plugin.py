@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import atexit
 import signal
-from collections.abc import Collection
+from collections.abc import Collection, Generator
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -45,7 +45,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class _Selection:
-    """Leaves out the tests that need what is not there."""
+    """Leaves out the tests that need what is not there.
+
+    As the first of all plugins: the referee of the conformance suite lets nobody take away a test
+    that it has seen.
+    """
 
     def __init__(self) -> None:
         #: How many tests were left out for want of each server.
@@ -80,9 +84,10 @@ class _Worker(_Selection):
         super().__init__()
         self._config = config
 
+    @pytest.hookimpl(tryfirst=True, wrapper=True)
     def pytest_collection_modifyitems(
         self, config: pytest.Config, items: list[pytest.Item]
-    ) -> None:
+    ) -> Generator[None, None, None]:
         wanted = _wanted(config)
         missing: Collection[str] = ()
         if wanted:
@@ -91,6 +96,7 @@ class _Worker(_Selection):
             current = run.Run.current()
             missing = (current.read(places.MISSING) or {}) if current is not None else ()
         self.select(items, wanted, missing)
+        return (yield)
 
     def pytest_sessionfinish(self) -> None:
         self._config.workeroutput[_LEFT_OUT] = self.left_out  # type: ignore[attr-defined]  # xdist's
@@ -138,8 +144,12 @@ class _Controller(_Selection):
         lines = [f"{name}: {each.description}" for name, each in self._servers.items()]
         return lines + [f"{name}: LEFT OUT, {why}" for name, (why, _) in self._missing.items()]
 
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+    @pytest.hookimpl(tryfirst=True, wrapper=True)
+    def pytest_collection_modifyitems(
+        self, items: list[pytest.Item]
+    ) -> Generator[None, None, None]:
         self.select(items, self._wanted, self._missing)
+        return (yield)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:

@@ -29,7 +29,7 @@ class Inner:
     def command(self, *arguments: str) -> list[str]:
         plugins = ["-p", "tools.backends", "-p", "no:cacheprovider"]
         if "-n" in arguments:
-            plugins += ["-p", "xdist.plugin"]
+            plugins += ["-p", "xdist"]
         place = ("--rootdir", str(self.folder), str(self.folder))
         return [sys.executable, "-m", "pytest", *plugins, *place, *arguments]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import threading
 from typing import Any
@@ -139,6 +140,40 @@ def test_processes_of_xdist_leave_out_the_same(inner: Any) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1 passed" in done.stdout
     assert "redis: 1 test left out" in done.stdout
+
+
+@pytest.mark.parametrize("processes", [(), ("-n", "2")])
+def test_a_whole_suite_of_conformance_may_be_left_out(
+    inner: Any, processes: tuple[str, ...]
+) -> None:
+    """Its referee, who lets no test be taken away, has never heard of the driver."""
+    done = inner(
+        """
+from hypercube_queue import Guarantees
+from hypercube_queue_conformance import Harness, QueueConformance, Unavailable
+
+class Memory(Harness):
+    guarantees = Guarantees(durable=False)
+    capabilities = frozenset()
+    open = restart = opener = url = borrow = open_unreachable = insert_unreadable = Unavailable(
+        "no test of this suite runs"
+    )
+
+@pytest.mark.server("redis")
+class TestMemory(QueueConformance):
+    harness = Memory
+
+def test_without(): pass
+""",
+        *processes,
+        servers=["redis"],
+        HYPERCUBE_TEST_FROM="url",
+        PYTEST_DISABLE_PLUGIN_AUTOLOAD="",
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 passed" in done.stdout
+    assert re.search(r"redis: \d\d+ tests left out", done.stdout)
 
 
 def test_a_run_whose_tests_are_all_left_out_passes(inner: Any) -> None:
