@@ -173,25 +173,25 @@ def test_a_queue_that_moves_to_another_node_goes_on_working() -> None:
         slot = slot_of(keys[0])
         source = client.nodes_manager.get_node_from_slot(slot)
         target = next(node for node in client.get_primaries() if node != source)
-        names = {
-            node: client.execute_command("CLUSTER MYID", target_nodes=node).decode()
+        source_id, target_id = (
+            client.execute_command("CLUSTER MYID", target_nodes=node).decode()
             for node in (source, target)
-        }
+        )
         old, new = client.get_redis_connection(source), client.get_redis_connection(target)
 
-        def hand_over(giver: Redis, taker: Redis, name: bytes) -> None:
+        def hand_over(giver: Redis, taker: Redis, name: str) -> None:
             for node in (taker, giver):
                 node.execute_command("CLUSTER SETSLOT", slot, "NODE", name)
             taker.execute_command("CLUSTER BUMPEPOCH")  # so that the others believe it
 
         there = [key for key in keys if old.exists(key)]
         try:
-            new.execute_command("CLUSTER SETSLOT", slot, "IMPORTING", names[source])
-            old.execute_command("CLUSTER SETSLOT", slot, "MIGRATING", names[target])
+            new.execute_command("CLUSTER SETSLOT", slot, "IMPORTING", source_id)
+            old.execute_command("CLUSTER SETSLOT", slot, "MIGRATING", target_id)
             to = (target.host, target.port, "", 0, 5000)
             old.execute_command("MIGRATE", *to, "KEYS", *there)
             # The old node asks to go to the new one, which wants to be left in peace.
-            done = threading.Timer(0.5, hand_over, (old, new, names[target]))
+            done = threading.Timer(0.5, hand_over, (old, new, target_id))
             done.start()
             queue.push(Message("q", id="moving"))
             queue.ack(held)
@@ -202,7 +202,7 @@ def test_a_queue_that_moves_to_another_node_goes_on_working() -> None:
         finally:
             client.nodes_manager.initialize()
             client.delete(*keys)
-            hand_over(new, old, names[source])
+            hand_over(new, old, source_id)
 
 
 @pytest.mark.server("redis-cluster")

@@ -164,7 +164,7 @@ def test_one_push_wakes_one_waiter_and_what_it_leaves_wakes_the_next(
 
 def test_an_idle_worker_costs_two_commands_a_second() -> None:
     """Counted by the server, for four waiting pops on four queues (POP-7)."""
-    pops, seconds = 4, 5
+    pops, seconds = 4, 3
     with (
         exclusive("redis") as place,
         open_queue(place.url("redis", "0", prefix="idle")) as queue,
@@ -172,7 +172,7 @@ def test_an_idle_worker_costs_two_commands_a_second() -> None:
         ThreadPoolExecutor(pops) as threads,
     ):
         for number in range(pops):  # connections and scripts are there already
-            threads.submit(queue.pop, f"q{number}", wait=timedelta(seconds=1.5)).result(20)
+            threads.submit(queue.pop, f"q{number}", wait=timedelta(seconds=0.2)).result(20)
         client.config_resetstat()
         popping = [
             threads.submit(queue.pop, f"q{number}", wait=timedelta(seconds=seconds))

@@ -9,10 +9,19 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
-from glide_sync import ClosingError, GlideClient, GlideClientConfiguration, NodeAddress
+from glide_sync import (
+    ClosingError,
+    GlideClient,
+    GlideClientConfiguration,
+    GlideClusterClient,
+    GlideClusterClientConfiguration,
+    NodeAddress,
+)
 from tools.backends import exclusive
 
 from hypercube_queue import BackendError, BatchError, Message, QueueError, open_queue
+from hypercube_queue_lua import slot_of
+from hypercube_queue_lua._keys import queue_keys
 from hypercube_queue_valkey import ValkeyQueue
 
 _NOW = timedelta(0)
@@ -58,6 +67,31 @@ def test_queues_of_a_cluster_are_spread_and_pushed_to_in_one_call() -> None:
         held = [each for name in names for each in queue.pop(name, 10, wait=_NOW)]
         queue.ack(*held)
         assert queue.queues() == []
+
+
+@pytest.mark.server("valkey-cluster")
+def test_a_node_that_is_down_takes_only_its_queues_along() -> None:
+    """Items for the others are stored, and all work again when it is back (ERR-1, LIFE-2)."""
+    names = [f"q{number}" for number in range(12)]
+    with exclusive("valkey-cluster") as place:
+        url = place.url("valkey+cluster", "0", prefix="down", operation_timeout=5)
+        address = NodeAddress(place.host, place.port)
+        configuration = GlideClusterClientConfiguration([address], request_timeout=10_000)
+        with GlideClusterClient.create(configuration) as client:
+            # Or they stop all work when one is down.
+            client.config_set({"cluster-require-full-coverage": "no"})
+        with open_queue(url) as queue:
+            queue.push(*(Message(name) for name in names))
+            lost = [name for name in names if slot_of(queue_keys("down", name).wake) >= 10922]
+            assert 0 < len(lost) < len(names)
+            place.nodes[2].kill()
+            try:
+                with pytest.raises(BatchError) as caught:
+                    queue.push(*(Message(name) for name in names))
+                assert [names[each.index] for each in caught.value.failed] == lost
+            finally:
+                place.start()
+            eventually(lambda: queue.push(*(Message(name) for name in names)))
 
 
 @pytest.mark.server("valkey")
