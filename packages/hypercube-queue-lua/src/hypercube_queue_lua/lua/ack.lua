@@ -3,11 +3,14 @@
 
 local ids = cut(ARGV[1], ARGV[2])
 local states, stale = owned(ids, ARGV[3])
-local gone = {}
+local gone = ids
 
-for i = 1, #ids do
-  if states[i] then
-    gone[#gone + 1] = ids[i]
+if #stale > 0 then
+  gone = {}
+  for i = 1, #ids do
+    if states[i] then
+      gone[#gone + 1] = ids[i]
+    end
   end
 end
 

@@ -44,27 +44,27 @@ end
 
 -- The texts that lie one behind the other in `blob`, with their lengths in `lengths`.
 local function cut(lengths, blob)
-  local texts, place = {}, 1
-  for i = 1, #lengths do
-    local length = string.byte(lengths, i)
-    texts[i] = string.sub(blob, place, place + length - 1)
-    place = place + length
+  local texts, from = {}, 1
+  for i, length in ipairs({ string.byte(lengths, 1, #lengths) }) do
+    texts[i] = string.sub(blob, from, from + length - 1)
+    from = from + length
   end
   return texts
 end
 
 -- Messages as push and retry send them: ids, bodies, and delays in microseconds.
 local function messages(heads, blob)
+  local count = #heads / 13
+  local numbers = { struct.unpack(">" .. string.rep("I1I4d", count), heads) }
   local ids, bodies, delays = {}, {}, {}
-  local place, at = 1, 1
-  for i = 1, #heads / 13 do
-    local id_length, body_length, delay
-    id_length, body_length, delay, at = struct.unpack(">I1I4d", heads, at)
-    ids[i] = string.sub(blob, place, place + id_length - 1)
-    place = place + id_length
-    bodies[i] = string.sub(blob, place, place + body_length - 1)
-    place = place + body_length
-    delays[i] = delay
+  local from, at = 1, 1
+  for i = 1, count do
+    local middle = from + numbers[at]
+    local past = middle + numbers[at + 1]
+    ids[i] = string.sub(blob, from, middle - 1)
+    bodies[i] = string.sub(blob, middle, past - 1)
+    delays[i] = numbers[at + 2]
+    from, at = past, at + 3
   end
   return ids, bodies, delays
 end
@@ -91,23 +91,25 @@ end
 -- Ids become visible: now, or after their delay.
 local function place(ids, delays)
   local ready, later, soon = {}, {}, false
+  local now_count, later_count = 0, 0
   for i = 1, #ids do
-    if delays[i] > 0 then
-      later[#later + 1] = now + delays[i]
-      later[#later + 1] = ids[i]
-      soon = soon or delays[i] < SLICE
+    local delay = delays[i]
+    if delay > 0 then
+      later[later_count + 1], later[later_count + 2] = now + delay, ids[i]
+      later_count = later_count + 2
+      soon = soon or delay < SLICE
     else
-      ready[#ready + 1] = ids[i]
-      soon = true
+      now_count = now_count + 1
+      ready[now_count] = ids[i]
     end
   end
-  if #ready > 0 then
+  if now_count > 0 then
     redis.call("RPUSH", READY, unpack(ready))
   end
-  if #later > 0 then
+  if later_count > 0 then
     redis.call("ZADD", DELAYED, unpack(later))
   end
-  if soon then
+  if soon or now_count > 0 then
     wake()
   end
 end

@@ -7,18 +7,18 @@ local retained = redis.call("HMGET", BODIES, unpack(ids))
 local fields, new, waits = {}, {}, {}
 local reply = { layout and 0 or 1 }
 
+local count = 0
 for i = 1, #ids do
   if retained[i] then
     reply[#reply + 1] = i
   else
-    fields[#fields + 1] = ids[i]
-    fields[#fields + 1] = bodies[i]
-    new[#new + 1] = ids[i]
-    waits[#waits + 1] = delays[i]
+    count = count + 1
+    fields[2 * count - 1], fields[2 * count] = ids[i], bodies[i]
+    new[count], waits[count] = ids[i], delays[i]
   end
 end
 
-if #new > 0 then
+if count > 0 then
   if not layout then
     redis.call("HSET", META, "layout", LAYOUT)
   end
