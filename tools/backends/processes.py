@@ -214,7 +214,10 @@ def _ended(process: psutil.Process) -> bool:
     if child is not None and child.poll() is not None:
         return True
     try:
-        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+        if not process.is_running():
+            return True
+        # Killed in the middle of a sync, some of its threads outlive the first.
+        return process.status() == psutil.STATUS_ZOMBIE and process.num_threads() <= 1
     except psutil.NoSuchProcess:
         return True
 
