@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 
 from sqlalchemy.engine.interfaces import DBAPICursor
 
-from hypercube_queue import BackendError, Guarantees, InvalidArgument
+from hypercube_queue import BackendError, Guarantees, InvalidArgument, QueueError
 from hypercube_queue.driver import Deadline, PushItem, chunked
+from hypercube_queue_sql._backlog import BEGINNING, Backlogs
 from hypercube_queue_sql._delivery import Settled
 from hypercube_queue_sql._joined import Joined
 from hypercube_queue_sql._listener import Listener, hint
@@ -47,6 +49,7 @@ class PostgreSQLDialect(ServerDialect):
         # Nothing of this release is in it, since others meet there, and at the lock.
         digest = hashlib.sha256(repr(self._key[1:]).encode()).hexdigest()
         self._channel = f"hypercube_{digest[:32]}"
+        self._backlogs = Backlogs()
         self._notices = Notices(self._notify)
         self._listener = Listener(self._engine, self._channel, self.wakeups)
 
@@ -106,12 +109,25 @@ class PostgreSQLDialect(ServerDialect):
     def take(
         self, queue_name: str, limit: int, default_us: int, token: int, end: Deadline
     ) -> tuple[list[Row], float | None]:
+        start = self._backlogs.start(queue_name)
         values = {
             "queue_name": queue_name.encode(),
+            "start": start,
             "limit": limit,
             "default_us": default_us,
             "token": token,
         }
+        rows, seconds = self._claim(values, end)
+        self._backlogs.found(queue_name, rows, start=start, limit=limit)
+        if len(rows) < limit and start > BEGINNING:
+            # An error waits for the next call where there is something to return (POP-1).
+            with suppress(QueueError) if rows else nullcontext():
+                values.update(start=BEGINNING, limit=limit - len(rows))
+                more, seconds = self._claim(values, end)
+                rows = sorted(more + rows, key=place_in_order)
+        return rows, seconds
+
+    def _claim(self, values: Mapping[str, object], end: Deadline) -> tuple[list[Row], float | None]:
         found = self.write(lambda cursor: self._rows(cursor, "claim", **values), end=end)
         if not found:
             return [], None

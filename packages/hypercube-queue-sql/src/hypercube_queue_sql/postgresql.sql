@@ -34,7 +34,7 @@ WITH clock AS MATERIALIZED (
   SELECT {now} AS now
 ), picked AS MATERIALIZED (
   SELECT seq FROM {messages}
-  WHERE queue_name = %(queue_name)b AND state = 0 AND visible_at <= (SELECT now FROM clock)
+  WHERE queue_name = %(queue_name)b AND state = 0 AND visible_at BETWEEN %(start)b AND (SELECT now FROM clock)
   ORDER BY visible_at, seq LIMIT %(limit)b
   FOR UPDATE SKIP LOCKED
 ), claimed AS (
