@@ -505,6 +505,12 @@ def test_one_connection_serves_waiting_pops_and_all_else(table: str) -> None:
         threads = [threading.Thread(target=work) for _ in range(4)]
         for thread in threads:
             thread.start()
+        time.sleep(0.5)
+        held = []
+        for _ in range(20):
+            time.sleep(0.02)
+            held.append(engine.pool.checkedout())
+        assert 0 in held
         for number in range(40):
             queue.push(Message("work", b"%d" % number))
             with engine.begin() as connection:

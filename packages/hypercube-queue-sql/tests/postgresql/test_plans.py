@@ -22,6 +22,8 @@ pytestmark = pytest.mark.server("postgres")
 
 NOTHING = timedelta(0)
 _MANY = 100_000
+#: As many as one statement takes.
+_BATCH = 1_000
 
 #: The rest of a row that is in this state: `n` counts, `now` is the database's clock.
 _STATES = {
@@ -98,18 +100,31 @@ def _rows_read(step: dict[str, Any]) -> float:
     return float(step["Actual Rows"] * step["Actual Loops"] + removed)
 
 
+def _fill(engine: Engine, table: str, state: str) -> None:
+    with engine.begin() as connection:
+        connection.execute(text(f"ALTER TABLE {table} SET (autovacuum_enabled = off)"))
+        fill = _FILL.format(table=table, rest=_STATES[state], many=_MANY)
+        connection.exec_driver_sql(fill)
+
+
 @pytest.fixture
 def filled(request: pytest.FixtureRequest, queue: SQLQueue, engine: Engine, table: str) -> str:
     """The table, with many messages in the state asked for, of which no statistics exist."""
-    with engine.begin() as connection:
-        connection.execute(text(f"ALTER TABLE {table} SET (autovacuum_enabled = off)"))
-        fill = _FILL.format(table=table, rest=_STATES[request.param], many=_MANY)
-        connection.exec_driver_sql(fill)
+    _fill(engine, table, request.param)
     return table
 
 
+def _wasteful(plans: Plans) -> list[tuple[str, float, str]]:
+    """The steps that read the whole table, or more of it than they need."""
+    return [
+        (step["Node Type"], _rows_read(step), statement)
+        for statement, step in plans.about_the_table()
+        if step["Node Type"] == "Seq Scan" or _rows_read(step) > _BATCH + 100
+    ]
+
+
 def _use_all(queue: SQLQueue, name: str) -> None:
-    """Every statement, on a few messages beside the many."""
+    """Every statement, on a few messages beside the many, and on as many as it takes."""
     queue.push(*(Message("work", id=f"{name} {number}") for number in range(40)))
     with pytest.raises(BatchError):
         queue.push(Message("work", id=f"{name} 0"), Message("work", id=f"{name} new"))
@@ -122,6 +137,9 @@ def _use_all(queue: SQLQueue, name: str) -> None:
     queue.ack(*popped[9:20])
     queue.pop("work", wait=NOTHING)
     queue.pop("empty", wait=NOTHING)
+    queue.push(*(Message("batch") for _ in range(_BATCH)))
+    queue.retry(*queue.pop("batch", _BATCH))
+    queue.ack(*queue.pop("batch", _BATCH))
     with queue._dialect._engine.begin() as connection:
         connection.execute(text(_UNREADABLE.format(table=queue._dialect._key[2], id=name)))
     assert queue.pop("unread", wait=NOTHING) == []
@@ -149,14 +167,30 @@ def test_no_statement_reads_more_than_it_needs(filled: str, engine: Engine) -> N
                 queue.stats("empty")
             queue.close()
             plans.engine.dispose()
-            used = plans.about_the_table()
-            found = [
-                (analysed, mode, _rows_read(step), step["Node Type"], statement)
-                for statement, step in used
-                if step["Node Type"] == "Seq Scan" or _rows_read(step) > 100
-            ]
-            assert found == []
-            assert len({statement for statement, _ in used}) == 12 + (mode == "force_custom_plan")
+            assert _wasteful(plans) == []
+            statements = {statement for statement, _ in plans.about_the_table()}
+            assert len(statements) == 12 + (mode == "force_custom_plan")
+
+
+@pytest.mark.parametrize("few", [0, 30])
+@pytest.mark.parametrize("state", _STATES)
+def test_plans_made_for_an_empty_table_stay_good(
+    queue: SQLQueue, engine: Engine, table: str, state: str, few: int
+) -> None:
+    """A worker's connections keep them for hours, while the table grows under them."""
+    plans = Plans("force_generic_plan", table)
+    queue.push(*(Message("work") for _ in range(few)))
+    with engine.begin() as connection:
+        connection.execute(text(f"ALTER TABLE {table} SET (autovacuum_enabled = off)"))
+        connection.execute(text(f"ANALYZE {table}"))
+    kept = SQLQueue(plans.engine, table=table)
+    _use_all(kept, "empty")
+    _fill(engine, table, state)
+    plans.told.clear()
+    _use_all(kept, "full")
+    kept.close()
+    plans.engine.dispose()
+    assert _wasteful(plans) == []
 
 
 def test_a_claim_leases_what_it_returns(queue: SQLQueue, engine: Engine, table: str) -> None:
