@@ -6,6 +6,7 @@ import atexit
 import json
 import os
 import pwd
+import re
 import shutil
 import signal
 import subprocess
@@ -223,4 +224,7 @@ def _ended(process: psutil.Process) -> bool:
 
 
 def _tail(text: str) -> str:
-    return " / ".join(line.strip() for line in text.splitlines()[-6:] if line.strip())[-1_000:]
+    """What a person needs of an output: its errors, or else its end."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    errors = [line for line in lines if re.search("error|fatal", line, re.IGNORECASE)]
+    return " / ".join((errors or lines)[-6:])[-1_000:]
