@@ -61,12 +61,12 @@ class MySQLHarness(Harness):
         self._engine = _engine(self.name)
         self._table = _empty_table(self.name)
         self._undo = ExitStack()
-        self._undo.callback(self._give_back)
+        self._undo.callback(self._give_back, self._table)
 
-    def _give_back(self) -> None:
+    def _give_back(self, table: str) -> None:
         with _engine(self.name).begin() as connection:
-            connection.execute(text(f"DELETE FROM {self._table}"))
-        _FREE[self.name].append(self._table)
+            connection.execute(text(f"DELETE FROM {table}"))
+        _FREE[self.name].append(table)
 
     @classmethod
     def restartable(cls) -> Self:
@@ -74,7 +74,14 @@ class MySQLHarness(Harness):
         harness._place = harness._undo.enter_context(exclusive(cls.name))
         harness._engine = create_engine(harness._place.url("mysql+pymysql"))
         harness._undo.callback(harness._engine.dispose)
+        # What was emptied is on the other server.
+        harness._table = f"t{secrets.token_hex(8)}"
+        harness._undo.callback(harness._drop)
         return harness
+
+    def _drop(self) -> None:
+        with self._engine.begin() as connection:
+            connection.execute(text(f"DROP TABLE IF EXISTS {self._table}, {self._table}_layout"))
 
     def close(self) -> None:
         self._undo.close()

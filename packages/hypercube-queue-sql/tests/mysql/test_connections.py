@@ -47,9 +47,9 @@ def _until(condition: Callable[[], object], seconds: float = 20.0) -> None:
         time.sleep(0.02)
 
 
-def _fill_pool(queue: SQLQueue) -> list[Any]:
-    """As many idle connections as there can be; what is beneath them."""
-    opened = [queue._dialect._engine.raw_connection() for _ in range(15)]
+def _fill_pool(queue: SQLQueue, count: int = 15) -> list[Any]:
+    """So many idle connections, 15 at most; what is beneath them."""
+    opened = [queue._dialect._engine.raw_connection() for _ in range(count)]
     beneath = [each.driver_connection for each in opened]
     for each in opened:
         each.close()
@@ -155,7 +155,7 @@ def test_connections_that_the_server_ended_are_replaced(queue: SQLQueue, watchin
     """All of them, while a handler runs: its settlement does not fail, be they ever so many."""
     for call in (queue.ack, queue.retry, queue.dead_letter, queue.release, queue.push):
         queue.push(Message("work"))
-        beneath = _fill_pool(queue)
+        beneath = _fill_pool(queue, 4)
         [delivery] = queue.pop("work")
         for each in beneath:
             if end == "KILL":
@@ -163,7 +163,7 @@ def test_connections_that_the_server_ended_are_replaced(queue: SQLQueue, watchin
             else:
                 each.query("SET SESSION wait_timeout = 1")
                 each.query("COMMIT")
-        time.sleep(0.3 if end == "KILL" else 2.5)
+        time.sleep(0.3 if end == "KILL" else 2.2)
         if call == queue.push:
             queue.ack(delivery)
             call(Message("work"))
@@ -203,7 +203,7 @@ def test_a_settlement_whose_connection_ends_in_the_midst_is_repeated(
     """The token makes that safe: it succeeds, once."""
     queue.push(Message("work"))
     [delivery] = queue.pop("work")
-    ids = {each.thread_id() for each in _fill_pool(queue)}
+    ids = {each.thread_id() for each in _fill_pool(queue, 2)}
     errors: list[BackendError | None] = []
     settle = _settlement(queue, name, delivery)
     thread = threading.Thread(target=lambda: errors.append(_error(settle)))
@@ -330,7 +330,7 @@ def test_a_lock_that_is_slow_to_come_free_is_waited_for(
     """1205: asked for again, until the time is over; then nothing is unknown."""
     queue.push(Message("work"))
     [delivery] = queue.pop("work")
-    for each in _fill_pool(queue):
+    for each in _fill_pool(queue, 2):
         each.query("SET SESSION innodb_lock_wait_timeout = 1")
         each.query("COMMIT")
     with closing(connect()) as holder:
@@ -399,7 +399,10 @@ def _use_all(queue: SQLQueue) -> None:
     assert queue.queues() == []
 
 
-_STATE = "SELECT @@autocommit, @@transaction_isolation, @@wait_timeout, @@innodb_lock_wait_timeout"
+_STATE = """
+SHOW SESSION VARIABLES WHERE Variable_name IN ('autocommit', 'innodb_lock_wait_timeout', 'sql_mode',
+  'time_zone', 'transaction_isolation', 'tx_isolation', 'wait_timeout')
+"""
 
 
 @pytest.mark.parametrize("level", [None, "SERIALIZABLE", "READ COMMITTED", "AUTOCOMMIT"])

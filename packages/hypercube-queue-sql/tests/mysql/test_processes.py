@@ -103,6 +103,7 @@ def test_a_server_that_is_killed_loses_and_repeats_nothing(place: Server, starte
         workers = [stack.enter_context(started(_WORK, url)) for _ in range(2)]
         assert [each.stdout.readline() for each in pushers] == ["pushing\n"] * 2
         victim.kill()
+        time.sleep(1.0)
         victim.start()
         pushed = [json.loads(each.communicate(timeout=_LIMIT)[0]) for each in pushers]
         worked = [json.loads(each.communicate(timeout=_LIMIT)[0]) for each in workers]
