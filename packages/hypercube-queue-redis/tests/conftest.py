@@ -20,7 +20,8 @@ ALL = os.environ.get("HYPERCUBE_TEST_ALL") == "1"
 def pytest_hypercube_servers() -> list[str]:
     """The plugin of tools/backends asks."""
     few = ["redis", "redis-cluster", "redis-sentinel"]
-    return [*few, "redis@binary", "valkey", "valkey-cluster"] if ALL else few
+    more = ["redis@binary", "redis-cluster@binary", "valkey", "valkey-cluster"]
+    return few + more if ALL else few
 
 
 @pytest.fixture

@@ -149,6 +149,9 @@ if os.environ.get("HYPERCUBE_TEST_ALL") == "1":
     class PlainRedisHarness(RedisHarness):
         backend = "redis@binary"
 
+    class PlainClusterHarness(ClusterHarness):
+        backend = "redis-cluster@binary"
+
     class ValkeyHarness(RedisHarness):
         backend = "valkey"
 
@@ -178,6 +181,12 @@ if os.environ.get("HYPERCUBE_TEST_ALL") == "1":
         """A server of this machine, which is an older one."""
 
         harness = PlainRedisHarness
+
+    @pytest.mark.server("redis-cluster@binary")
+    class TestPlainCluster(QueueConformance):
+        """Three servers of this machine."""
+
+        harness = PlainClusterHarness
 
     @pytest.mark.server("valkey")
     class TestValkey(QueueConformance):

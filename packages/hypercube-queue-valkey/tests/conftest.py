@@ -20,7 +20,8 @@ ALL = os.environ.get("HYPERCUBE_TEST_ALL") == "1"
 def pytest_hypercube_servers() -> list[str]:
     """The plugin of tools/backends asks."""
     few = ["valkey", "valkey-cluster"]
-    return [*few, "redis", "redis-cluster", "redis-sentinel", "redis@binary"] if ALL else few
+    more = ["redis", "redis-cluster", "redis-sentinel", "redis@binary", "redis-cluster@binary"]
+    return few + more if ALL else few
 
 
 @pytest.fixture

@@ -146,6 +146,9 @@ if os.environ.get("HYPERCUBE_TEST_ALL") == "1":
     class PlainRedisHarness(ValkeyHarness):
         backend = "redis@binary"
 
+    class PlainClusterHarness(ClusterHarness):
+        backend = "redis-cluster@binary"
+
     @pytest.mark.server("valkey")
     class TestRESP2(QueueConformance):
         """One server, by the older protocol."""
@@ -175,3 +178,9 @@ if os.environ.get("HYPERCUBE_TEST_ALL") == "1":
         """A server of this machine, which is an older Redis."""
 
         harness = PlainRedisHarness
+
+    @pytest.mark.server("redis-cluster@binary")
+    class TestPlainCluster(QueueConformance):
+        """Three servers of this machine."""
+
+        harness = PlainClusterHarness
