@@ -36,7 +36,11 @@ class Joined(NamedTuple):
 
     def cursor(self) -> DBAPICursor:
         """A cursor that takes our statements and gives tuples."""
-        return TranslatingCursor(self.connection.cursor(), self.paramstyle)  # type: ignore[return-value]
+        cursor = self.connection.cursor()
+        if _is_of(self.connection, "psycopg"):
+            # Its rows are whatever the caller has had made of them.
+            cursor.row_factory = sys.modules["psycopg.rows"].tuple_row
+        return TranslatingCursor(cursor, self.paramstyle)  # type: ignore[return-value]
 
 
 def check_joinable(connection: object, dialects: Sequence[str], libraries: Sequence[str]) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 
 import psycopg
 from sqlalchemy import Engine
-from sqlalchemy.exc import SQLAlchemyError
 
 from hypercube_queue_sql._sockets import shut
 from hypercube_queue_sql._wakeups import Wakeups
@@ -71,7 +70,7 @@ class Listener:
                     self._wakeups.wake_all()
                     pause = _PAUSE
                     self._hear(connection)
-            except (psycopg.Error, SQLAlchemyError) as error:
+            except Exception as error:  # noqa: BLE001 - waiting pops would be slow for good
                 if not self._stopped.is_set():
                     _log.info(
                         "not listening for wake-ups, next attempt in %.1f s: %s",

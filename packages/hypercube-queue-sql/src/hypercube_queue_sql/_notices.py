@@ -8,12 +8,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from hypercube_queue import QueueError
-
 #: How many notices a queue may have at once, and how many more each second. Each takes a lock
 #: that all of the server's transactions share.
 _BURST = 5
 _PER_SECOND = 5.0
+#: Queues whose notices are counted; of more of them all start anew.
+_MOST_QUEUES = 10_000
 
 
 class Notices:
@@ -63,6 +63,8 @@ class Notices:
         left = min(_BURST, left + (now - since) * _PER_SECOND)
         if left < 1 and not anyway:
             return False
+        if len(self._allowed) >= _MOST_QUEUES:
+            self._allowed.clear()
         self._allowed[queue_name] = (left - 1, now)
         return True
 
@@ -78,5 +80,5 @@ class Notices:
             self.flush()
 
     def _try(self, counts: Mapping[str, int]) -> None:
-        with suppress(QueueError):
+        with suppress(Exception):  # whatever it was, what was stored is stored
             self._send_all(counts)

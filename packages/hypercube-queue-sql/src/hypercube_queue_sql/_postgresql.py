@@ -6,6 +6,7 @@ import hashlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
+from datetime import timedelta
 
 from sqlalchemy.engine.interfaces import DBAPICursor
 
@@ -24,6 +25,8 @@ from hypercube_queue_sql._server import ROWS_PER_STATEMENT, ServerDialect, state
 _OLDEST = 12
 #: A bytea of a gigabyte exists in theory; on its way it takes several times as much memory.
 _MAX_MESSAGE_BYTES = 256 * 1024 * 1024
+#: What a call that has done its work may wait for others to be told.
+_NOTICE_PATIENCE = timedelta(seconds=1)
 
 
 class PostgreSQLDialect(ServerDialect):
@@ -97,6 +100,7 @@ class PostgreSQLDialect(ServerDialect):
         self._connections.write(
             lambda cursor: self._rows(cursor, "notify", channel=self._channel, hints=hints),
             transaction=False,
+            end=Deadline(_NOTICE_PATIENCE),
         )
 
     def close(self) -> None:

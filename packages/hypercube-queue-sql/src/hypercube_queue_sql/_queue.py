@@ -194,7 +194,7 @@ class SQLQueue(Closing):
             moved = self._dialect.write(
                 lambda cursor: self._dialect.redrive(cursor, queue_name, count)
             )
-            self._dialect.stored(queue_name, moved)
+            self._tell(queue_name, moved)
             return moved
 
     def queues(self) -> list[str]:
@@ -224,7 +224,7 @@ class SQLQueue(Closing):
     def redrive_ids(self, queue_name: str, *ids: str) -> int:
         with self._gate:
             moved = self._for_dead(queue_name, ids, self._dialect.redrive_ids)
-            self._dialect.stored(queue_name, moved)
+            self._tell(queue_name, moved)
             return moved
 
     def forget(self, queue_name: str, *ids: str) -> int:
@@ -295,8 +295,9 @@ class SQLQueue(Closing):
         """Settle the batch; with `stores` it becomes visible to somebody."""
         if batch.items:
             with _failing(batch):
-                self._fail_too_large(batch, Deadline(self._operation_timeout), HEADROOM_BYTES)
-                self._settle_all(batch, settle)
+                end = Deadline(self._operation_timeout)
+                self._fail_too_large(batch, end, HEADROOM_BYTES)
+                self._settle_all(batch, settle, end)
                 if stores:
                     self._stored(item.delivery.queue_name for item in batch.items)
         batch.raise_failures()
@@ -319,10 +320,12 @@ class SQLQueue(Closing):
                 batch.fail(item, error)
                 del batch.items[position]
 
-    def _settle_all(self, batch: SettlementBatch[SQLDelivery], settle: Settle) -> None:
+    def _settle_all(
+        self, batch: SettlementBatch[SQLDelivery], settle: Settle, end: Deadline
+    ) -> None:
         def once() -> list[Settled]:
             return self._dialect.write(
-                lambda cursor: settle(cursor, batch.items), items=batch.items
+                lambda cursor: settle(cursor, batch.items), items=batch.items, end=end
             )
 
         try:
@@ -336,7 +339,11 @@ class SQLQueue(Closing):
 
     def _stored(self, queue_names: Iterable[str]) -> None:
         for name, count in Counter(queue_names).items():
-            self._dialect.stored(name, count)
+            self._tell(name, count)
+
+    def _tell(self, queue_name: str, count: int) -> None:
+        if count:
+            self._dialect.stored(queue_name, count)
 
     def _for_dead(
         self,

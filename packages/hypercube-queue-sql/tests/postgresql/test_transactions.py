@@ -14,7 +14,7 @@ import psycopg
 import psycopg2
 import psycopg2.extras
 import pytest
-from psycopg.rows import dict_row, namedtuple_row
+from psycopg.rows import dict_row, namedtuple_row, scalar_row
 from sqlalchemy import Engine, create_engine, text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, create_async_engine
@@ -306,9 +306,9 @@ def test_a_scoped_session_is_a_session(queue: SQLQueue, engine: Engine) -> None:
 
 
 def test_the_kind_of_rows_that_a_caller_likes_does_no_harm(queue: SQLQueue) -> None:
-    """Mappings and named tuples; the connection gives them afterwards as before."""
+    """Mappings, named tuples, first columns; the connection gives them afterwards as before."""
     queue.push(Message("work", b"first", id="same"))
-    for factory in (dict_row, namedtuple_row):
+    for factory in (dict_row, namedtuple_row, scalar_row):
         with closing(psycopg.connect(_dsn(), row_factory=factory)) as connection:
             with pytest.raises(BatchError) as caught:
                 queue.push_within(connection, Message("work", id="same"), Message("work", b"0"))
@@ -321,7 +321,7 @@ def test_the_kind_of_rows_that_a_caller_likes_does_no_harm(queue: SQLQueue) -> N
                 queue.push_within(connection, Message("work", id="same"), Message("work", b"1"))
             assert _failed(caught.value) == [(0, AlreadyExists)]
             connection.commit()
-    assert _payloads(queue) == [b"0", b"0", b"1", b"1", b"first"]
+    assert _payloads(queue) == [b"0", b"0", b"0", b"1", b"1", b"first"]
 
 
 def test_a_subclass_of_a_connection_is_one(queue: SQLQueue) -> None:
