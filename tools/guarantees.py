@@ -27,6 +27,8 @@ CONFIGURATIONS = {
     "SQLite, in memory": "sqlite://",
     "PostgreSQL": "postgresql://",
     "MySQL, MariaDB": "mysql://",
+    "Redis": "redis://",
+    "Valkey": "valkey://",
 }
 
 #: What None means where a field may be None.
@@ -34,7 +36,7 @@ _NONE = {
     "retention": "for good",
     "max_hold": "n/a",  # it means something only without leases
     "queue_name_pattern": "any name",
-    "max_message_bytes": "no limit",
+    "max_message_bytes": "no limit of its own",
 }
 
 #: The delay for which the table shows how late a message may be.
