@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import secrets
+import ssl
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pymysql
@@ -21,6 +24,19 @@ from hypercube_queue_sql import SQLQueue
 
 Connect = Callable[..., "pymysql.Connection[Any]"]
 Started = Callable[..., AbstractContextManager[subprocess.Popen[str]]]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def certificates() -> Iterator[None]:
+    """The system's are read once: PyMySQL reads them for each connection, and uses none here.
+
+    It takes 25 ms of computing, and these tests open thousands of connections.
+    """
+    read_once = functools.cache(ssl.create_default_context)
+    with pytest.MonkeyPatch.context() as patch:
+        patched = SimpleNamespace(**{**vars(ssl), "create_default_context": read_once})
+        patch.setattr(pymysql.connections, "ssl", patched)
+        yield
 
 
 @pytest.fixture(

@@ -17,7 +17,7 @@ from hypercube_queue_sql import SQLQueue
 
 NOTHING = timedelta(0)
 _LIMIT = 120
-_PUSHES = 100
+_PUSHES = 60
 
 #: Pushes until every message is confirmed; what failed is repeated under the same ids.
 _PUSH = """
