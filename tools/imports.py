@@ -18,18 +18,30 @@ def undeclared_imports(
 ) -> list[str]:
     """One line for each import of a distribution that the package does not depend on.
 
-    An extra does not count: what it brings may be missing, so nothing may import it.
+    What an extra brings may be missing, so only modules may import it that the package does not
+    import itself: it loads them by name when they are needed.
     """
+    source = root / package.source
     declared = {requirement_name(item) for item in package.dependencies}
+    optional = {requirement_name(item) for items in package.extras.values() for item in items}
+    needed = _needed_modules(source, package.import_name)
     problems = []
-    for name, place in _imported(root / package.source, root):
+    for name, file, line in _imported(source):
+        place = f"{file.relative_to(root)}:{line}"
         wanted = _distributions(name, packages, providers)
         if not wanted:
             problems.append(f"{place} imports {name}, which no installed distribution provides")
-        elif package.name not in wanted and not wanted & declared:
+        elif package.name in wanted or wanted & declared:
+            continue
+        elif not wanted & optional:
             problems.append(
                 f"{place} imports {name} of {' or '.join(sorted(wanted))}, which is not among the "
                 f"dependencies of {package.name}"
+            )
+        elif file in needed:
+            problems.append(
+                f"{place} imports {name} of {' or '.join(sorted(wanted))}, which only an extra of "
+                f"{package.name} brings, and {package.import_name} imports this module"
             )
     return problems
 
@@ -44,8 +56,8 @@ def imported_drivers(
         if other.is_driver and other.name != package.name
     }
     return [
-        f"{place} imports the driver {name}"
-        for name, place in _imported(root / package.source, root)
+        f"{file.relative_to(root)}:{line} imports the driver {name}"
+        for name, file, line in _imported(root / package.source)
         if name in drivers
     ]
 
@@ -59,17 +71,36 @@ def _distributions(
     return frozenset(requirement_name(item) for item in providers.get(name, ()))
 
 
-def _imported(source: Path, root: Path) -> Iterator[tuple[str, str]]:
+def _imported(source: Path) -> Iterator[tuple[str, Path, int]]:
     """The top-level name of each import that leaves the standard library, and where it is."""
     for file in sorted(source.rglob("*.py")):
-        for node in ast.walk(ast.parse(file.read_text(), file)):
-            if isinstance(node, ast.Import):
-                modules = [alias.name for alias in node.names]
-            elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
-                modules = [node.module]
-            else:
-                continue
-            for module in modules:
-                name = module.partition(".")[0]
-                if name not in sys.stdlib_module_names:
-                    yield name, f"{file.relative_to(root)}:{node.lineno}"
+        for module, line in _imports(file):
+            name = module.partition(".")[0]
+            if name not in sys.stdlib_module_names:
+                yield name, file, line
+
+
+def _needed_modules(source: Path, import_name: str) -> set[Path]:
+    """The files that an import of the package runs, as far as they import each other by name."""
+    found: set[Path] = set()
+    waiting = [source / "__init__.py"]
+    while waiting:
+        file = waiting.pop()
+        if file in found or not file.exists():
+            continue
+        found.add(file)
+        for module, _ in _imports(file):
+            package, _, inner = module.partition(".")
+            if package == import_name:
+                path = source.joinpath(*inner.split(".")) if inner else source
+                waiting += [path.with_suffix(".py"), path / "__init__.py"]
+    return found
+
+
+def _imports(file: Path) -> Iterator[tuple[str, int]]:
+    """The module of each import in a file, and its line."""
+    for node in ast.walk(ast.parse(file.read_text(), file)):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+            yield node.module, node.lineno

@@ -76,7 +76,6 @@ def test_a_named_import_is_no_finding(
     [
         ("import other_driver", "imports other_driver of other-driver, which is not among"),
         ("def f():\n    from yaml import load", "imports yaml of pyyaml, which is not among"),
-        ("import pymysql", "imports pymysql of pymysql, which is not among"),
         ("import nowhere", "imports nowhere, which no installed distribution provides"),
         ("if TYPE_CHECKING:\n    import yaml", "imports yaml of pyyaml, which is not among"),
     ],
@@ -84,14 +83,32 @@ def test_a_named_import_is_no_finding(
 def test_an_unnamed_import_is_found_wherever_it_stands(
     driver: workspace.Package, tmp_path: Path, statement: str, expected: str
 ) -> None:
-    """Another distribution of ours, a stranger's, one of an extra only, one unknown."""
+    """Another distribution of ours, a stranger's, one unknown."""
     (tmp_path / driver.source / "_x.py").write_text(statement)
-    providers = {"yaml": ["PyYAML"], "pymysql": ["PyMySQL"]}
+    providers = {"yaml": ["PyYAML"]}
 
     (finding,) = undeclared_imports(driver, _packages(driver), providers, tmp_path)
 
     assert finding.startswith("made-up/src/made_up/_x.py:")
     assert expected in finding
+
+
+def test_what_an_extra_brings_is_imported_only_where_the_package_itself_does_not(
+    driver: workspace.Package, tmp_path: Path
+) -> None:
+    """A module that is loaded by name may need it; one on the way of every import may not."""
+    source = tmp_path / driver.source
+    (source / "__init__.py").write_text("from made_up._door import door")
+    (source / "_door.py").write_text("door = 'made_up._x'")
+    (source / "_x.py").write_text("import pymysql")
+    providers = {"pymysql": ["PyMySQL"]}
+    packages = _packages(driver)
+    assert undeclared_imports(driver, packages, providers, tmp_path) == []
+
+    (source / "_door.py").write_text("import made_up._x")
+    (finding,) = undeclared_imports(driver, packages, providers, tmp_path)
+
+    assert finding.startswith("made-up/src/made_up/_x.py:1 imports pymysql of pymysql, which only")
 
 
 def test_a_driver_that_imports_a_driver_is_found(driver: workspace.Package, tmp_path: Path) -> None:
