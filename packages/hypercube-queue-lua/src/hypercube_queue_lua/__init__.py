@@ -9,7 +9,7 @@ from hypercube_queue_lua.__about__ import __version__
 from hypercube_queue_lua._client import Call, Client, Reply
 from hypercube_queue_lua._errors import server_error
 from hypercube_queue_lua._keys import DEFAULT_PREFIX, slot_of
-from hypercube_queue_lua._options import Options, checked_prefix
+from hypercube_queue_lua._options import Options, addresses
 from hypercube_queue_lua._queue import GUARANTEES, LuaQueue
 from hypercube_queue_lua._scripts import Script
 
@@ -23,7 +23,7 @@ __all__ = [
     "Reply",
     "Script",
     "__version__",
-    "checked_prefix",
+    "addresses",
     "server_error",
     "slot_of",
 ]

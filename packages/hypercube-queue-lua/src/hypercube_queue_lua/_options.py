@@ -12,6 +12,8 @@ from hypercube_queue_lua._keys import DEFAULT_PREFIX
 
 #: A brace would start a hash tag of its own.
 _PREFIX = re.compile(r"[A-Za-z0-9_.:/-]{1,128}")
+#: An IPv6 address stands in brackets.
+_ADDRESS = re.compile(r"(?:\[([^\[\]@/]+)\]|([^\[\]@/:]+))(?::(\d{1,5}))?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,3 +58,18 @@ def checked_prefix(value: object) -> str:
             f"prefix is {shown(value)}; it takes 1 to 128 ASCII letters, digits and _ . : / -"
         )
     return value
+
+
+def addresses(url: QueueURL, default_port: int) -> list[tuple[str, int]]:
+    """Host and port in the URL's usual place, and those of its option `also`."""
+    found = [(url.hostname or "localhost", url.port or default_port)]
+    for each in filter(None, url.options.text("also", "").split(",")):
+        match = _ADDRESS.fullmatch(each)
+        if match is None:
+            # Not shown: somebody may have written a password into it.
+            raise InvalidArgument(
+                "option 'also' has something that is no address; it takes host:port,host:port, "
+                "and the user and password of the URL count for all"
+            )
+        found.append((match[1] or match[2], int(match[3] or default_port)))
+    return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +12,7 @@ from redis.retry import Retry
 
 from hypercube_queue import InvalidArgument
 from hypercube_queue.driver import QueueURL, shown
-from hypercube_queue_lua import Options
+from hypercube_queue_lua import Options, addresses
 from hypercube_queue_redis._nodes import ClusterNodes, Nodes, OneServer
 from hypercube_queue_redis._queue import RedisQueue
 
@@ -84,12 +83,12 @@ def _cluster(parts: QueueURL, settings: dict[str, Any]) -> Callable[[], Nodes]:
         raise InvalidArgument(
             f"the URL names the database {shown(parts.path.strip('/'))}; a cluster has only 0"
         )
-    addresses = _addresses(parts, _PORT)
+    nodes = addresses(parts, _PORT)
 
     def make() -> Nodes:
-        # redis-py has no types for this and for Sentinel.
-        nodes = [ClusterNode(host, port) for host, port in addresses]  # type: ignore[no-untyped-call]
-        return ClusterNodes(RedisCluster(startup_nodes=nodes, **settings))
+        # Redis-py has no types for this and for Sentinel.
+        first = [ClusterNode(host, port) for host, port in nodes]  # type: ignore[no-untyped-call]
+        return ClusterNodes(RedisCluster(startup_nodes=first, **settings))
 
     return make
 
@@ -101,14 +100,14 @@ def _sentinel(parts: QueueURL, settings: dict[str, Any]) -> Callable[[], Nodes]:
             "a redis+sentinel URL ends with the name of the service: "
             "redis+sentinel://host:26379/mymaster"
         )
-    addresses = _addresses(parts, _SENTINEL_PORT)
+    sentinels = addresses(parts, _SENTINEL_PORT)
     db = _database(parts.options.text("db", "0"))
     own = {name: value for name, value in settings.items() if name not in ("username", "password")}
     own["username"] = parts.options.text("sentinel_username", None)
     own["password"] = parts.options.text("sentinel_password", None)
 
     def make() -> Nodes:
-        sentinel: Any = Sentinel(addresses, sentinel_kwargs=own)  # type: ignore[no-untyped-call]
+        sentinel: Any = Sentinel(sentinels, sentinel_kwargs=own)  # type: ignore[no-untyped-call]
         return OneServer(sentinel.master_for(service, db=db, **settings))
 
     return make
@@ -119,17 +118,6 @@ _WAYS: dict[str, Callable[[QueueURL, dict[str, Any]], Callable[[], Nodes]]] = {
     "cluster": _cluster,
     "sentinel": _sentinel,
 }
-
-
-def _addresses(parts: QueueURL, default_port: int) -> list[tuple[str, int]]:
-    """The address in the URL's usual place, and those of the option `also`."""
-    addresses = [(parts.hostname or "localhost", parts.port or default_port)]
-    for each in filter(None, parts.options.text("also", "").split(",")):
-        match = re.fullmatch(r"\[?([^\[\]@/]+?)\]?(?::(\d{1,5}))?", each)
-        if match is None:
-            raise InvalidArgument(f"option 'also' has {shown(each)}; it takes host:port,host:port")
-        addresses.append((match[1], int(match[2] or default_port)))
-    return addresses
 
 
 def _database(text: str) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from glide_sync import (
 
 from hypercube_queue import InvalidArgument
 from hypercube_queue.driver import QueueURL, shown
-from hypercube_queue_lua import Options
+from hypercube_queue_lua import Options, addresses
 from hypercube_queue_valkey._clients import AnyClient
 from hypercube_queue_valkey._queue import ValkeyQueue
 
@@ -55,17 +54,17 @@ def from_url(url: str) -> ValkeyQueue:
         raise InvalidArgument(f"the {parts.scheme} URL has a '/' in its password; write it as %2F")
     options = Options.from_url(parts)
     cluster = how == "cluster"
-    addresses = _addresses(parts)
-    make = _maker(parts, options, addresses, tls=base == "valkeys", cluster=cluster)
+    nodes = addresses(parts, _PORT)
+    make = _maker(parts, options, nodes, tls=base == "valkeys", cluster=cluster)
     parts.options.refuse_unknown()
-    has_choice = len(addresses) > 1 and not cluster
+    has_choice = len(nodes) > 1 and not cluster
     return ValkeyQueue._opened(make, repr(parts), options, has_choice=has_choice)
 
 
 def _maker(
     parts: QueueURL,
     options: Options,
-    addresses: list[tuple[str, int]],
+    nodes: list[tuple[str, int]],
     *,
     tls: bool,
     cluster: bool,
@@ -82,7 +81,7 @@ def _maker(
 
     def configuration() -> dict[str, Any]:
         return {
-            "addresses": [NodeAddress(host, port) for host, port in addresses],
+            "addresses": [NodeAddress(host, port) for host, port in nodes],
             "use_tls": tls,
             "credentials": _credentials(parts),
             "protocol": protocol,
@@ -131,14 +130,3 @@ def _credentials(parts: QueueURL) -> ServerCredentials | None:
     if not parts.password:
         return None
     return ServerCredentials(password=parts.password, username=parts.username or None)
-
-
-def _addresses(parts: QueueURL) -> list[tuple[str, int]]:
-    """The address in the URL's usual place, and those of the option `also`."""
-    addresses = [(parts.hostname or "localhost", parts.port or _PORT)]
-    for each in filter(None, parts.options.text("also", "").split(",")):
-        match = re.fullmatch(r"\[?([^\[\]@/]+?)\]?(?::(\d{1,5}))?", each)
-        if match is None:
-            raise InvalidArgument(f"option 'also' has {shown(each)}; it takes host:port,host:port")
-        addresses.append((match[1], int(match[2] or _PORT)))
-    return addresses
