@@ -124,6 +124,10 @@ class Dialect(Protocol):
         """Store the items; return those whose ids are retained."""
         ...
 
+    def insert_within(self, cursor: DBAPICursor, items: Sequence[PushItem]) -> list[PushItem]:
+        """The same in a transaction of the caller's, which may go on for long."""
+        ...
+
     def set_aside(self, cursor: DBAPICursor, faults: Sequence[tuple[int, str]], token: int) -> None:
         """Make dead what `token` has leased and cannot be read: pairs of `seq` and reason."""
         ...

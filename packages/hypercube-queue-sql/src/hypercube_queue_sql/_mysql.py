@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from typing import TypeAlias
 
 import pymysql
 from sqlalchemy.engine.interfaces import DBAPICursor
@@ -32,8 +33,13 @@ _VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 #: hexadecimal, and numbers.
 _STATEMENT_BYTES = 2 * 1024
 _ROW_BYTES = 4 * 2 * 255 + 256
+#: How many ids are looked up by one statement where each has a SELECT of its own.
+_LOOKUPS = 100
 #: More in one statement brings nothing.
 _LONGEST_STATEMENT = 16 * 1024 * 1024
+
+#: Queue name and id, as they are stored.
+_Key: TypeAlias = tuple[bytes, bytes]
 
 
 class MySQLDialect(ServerDialect):
@@ -134,6 +140,21 @@ class MySQLDialect(ServerDialect):
     # Statements
 
     def insert(self, cursor: DBAPICursor, items: Sequence[PushItem]) -> list[PushItem]:
+        return self._insert(cursor, items, "seen")
+
+    def insert_within(self, cursor: DBAPICursor, items: Sequence[PushItem]) -> list[PushItem]:
+        # An INSERT that fails keeps gaps locked until the caller's transaction ends, in which
+        # others would store; so what is known to be retained is not tried.
+        retained: list[PushItem] = []
+        for chunk in self._statements_of(items):
+            there = self._there(cursor, self._found(cursor, "seen", chunk))
+            retained += [item for item in chunk if _key(item) in there]
+            left = [item for item in chunk if _key(item) not in there]
+            retained += self._insert(cursor, left, "retained")
+        return retained
+
+    def _insert(self, cursor: DBAPICursor, items: Sequence[PushItem], look: str) -> list[PushItem]:
+        """Store the items; where some are retained, the statement `look` tells which."""
         retained: list[PushItem] = []
         for chunk in self._statements_of(items):
             left = chunk
@@ -143,7 +164,7 @@ class MySQLDialect(ServerDialect):
                     cursor.execute(self._sql["insert"].format(rows=rows))
                     break
                 except Exception as error:  # of whichever library the caller's connection is
-                    there = self._there(cursor, left) if is_duplicate(error) else set()
+                    there = self._found(cursor, look, left) if is_duplicate(error) else {}
                     if not there:
                         raise
                 retained += [item for item in left if _key(item) in there]
@@ -158,8 +179,8 @@ class MySQLDialect(ServerDialect):
             f"{_bytes(item.extra)}, {_bytes(item.payload)})"
         )
 
-    def _there(self, cursor: DBAPICursor, items: Sequence[PushItem]) -> set[tuple[bytes, bytes]]:
-        """The keys of the items whose ids are retained."""
+    def _found(self, cursor: DBAPICursor, look: str, items: Sequence[PushItem]) -> dict[_Key, int]:
+        """The keys of the items that the statement `look` finds, with the numbers of the rows."""
         ids: dict[str, list[str]] = {}
         for item in items:
             ids.setdefault(item.queue_name, []).append(_text(item.id))
@@ -168,8 +189,16 @@ class MySQLDialect(ServerDialect):
             f"queue_name = {_text(name)} AND id IN ({', '.join(each)})"
             for name, each in ids.items()
         )
-        cursor.execute(self._sql["retained"].format(ids=f"({where})"))
-        return {(queue_name, id) for queue_name, id in cursor.fetchall()}
+        cursor.execute(self._sql[look].format(ids=f"({where})"))
+        return {(queue_name, id): seq for queue_name, id, seq in cursor.fetchall()}
+
+    def _there(self, cursor: DBAPICursor, seen: dict[_Key, int]) -> dict[_Key, int]:
+        """Those of the rows that are still there."""
+        found: dict[_Key, int] = {}
+        for chunk in chunked(seen.values(), _LOOKUPS):
+            cursor.execute(" UNION ALL ".join(self._sql["there"].format(seq=seq) for seq in chunk))
+            found |= {(queue_name, id): seq for queue_name, id, seq in cursor.fetchall()}
+        return found
 
     def set_aside(self, cursor: DBAPICursor, faults: Sequence[tuple[int, str]], token: int) -> None:
         for chunk in chunked(faults, ROWS_PER_STATEMENT):
@@ -266,7 +295,7 @@ def _size(item: PushItem | Settled) -> int:
     return 2 * (len(item.payload) + len(item.extra)) + _ROW_BYTES
 
 
-def _key(item: PushItem) -> tuple[bytes, bytes]:
+def _key(item: PushItem) -> _Key:
     return item.queue_name.encode(), item.id.encode()
 
 

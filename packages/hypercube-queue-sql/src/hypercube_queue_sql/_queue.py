@@ -256,7 +256,7 @@ class SQLQueue(Closing):
     def _insert_within(self, cursor: DBAPICursor, items: Sequence[PushItem]) -> list[PushItem]:
         # In one order for all, so that two transactions with the same ids cannot deadlock.
         ordered = sorted(items, key=lambda item: (item.queue_name, item.id))
-        retained = self._dialect.insert(cursor, ordered)
+        retained = self._dialect.insert_within(cursor, ordered)
         for name, count in Counter(item.queue_name for item in items).items():
             self._dialect.stored_within(cursor, name, count)
         return retained

@@ -243,6 +243,13 @@ class ServerDialect:
 
     # Statements
 
+    def insert(self, cursor: DBAPICursor, items: Sequence[PushItem]) -> list[PushItem]:
+        """Store the items; return those whose ids are retained."""
+        raise NotImplementedError
+
+    def insert_within(self, cursor: DBAPICursor, items: Sequence[PushItem]) -> list[PushItem]:
+        return self.insert(cursor, items)
+
     def max_message_bytes(self, end: Deadline) -> int | None:  # noqa: ARG002 - nobody is asked
         return None
 

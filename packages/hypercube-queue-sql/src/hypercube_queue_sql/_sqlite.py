@@ -248,6 +248,9 @@ class SQLiteDialect:
                 retained += self._retained(cursor, chunk, push)
         return retained
 
+    def insert_within(self, cursor: DBAPICursor, items: Sequence[PushItem]) -> list[PushItem]:
+        return self.insert(cursor, items)
+
     def _retained(
         self, cursor: DBAPICursor, chunk: list[PushItem], push: int
     ) -> Iterator[PushItem]:

@@ -17,9 +17,20 @@
 INSERT INTO {messages} (queue_name, state, visible_at, attempt, visibility_us, id, job_name, namespace, extra, payload)
 VALUES {{rows}}
 
+-- name: seen
+-- Which ids are retained, as far as the snapshot knows; it locks nothing.
+SELECT queue_name, id, seq FROM {messages} FORCE INDEX ({unique})
+WHERE {{ids}}
+
+-- name: there
+-- Whether a row that was seen is still there, whatever snapshot a transaction of the caller's
+-- has. Several are joined by UNION ALL: a list would lock what stands between them, too.
+(SELECT queue_name, id, seq FROM {messages} FORCE INDEX (PRIMARY)
+WHERE seq = {{seq}} LOCK IN SHARE MODE)
+
 -- name: retained
--- A locking read sees what the INSERT saw, whatever snapshot a transaction of the caller's has.
-SELECT queue_name, id FROM {messages} FORCE INDEX ({unique})
+-- What an INSERT has met that the snapshot did not know. It locks what stands between, too.
+SELECT queue_name, id, seq FROM {messages} FORCE INDEX ({unique})
 WHERE {{ids}} LOCK IN SHARE MODE
 
 -- name: claim

@@ -240,6 +240,24 @@ def test_an_id_that_came_after_the_snapshot_exists(queue: SQLQueue, place: Serve
     assert _payloads(queue) == [b"0", b"first"]
 
 
+def test_an_open_transaction_is_in_nobody_s_way(queue: SQLQueue, way: Way) -> None:
+    """Others push, pop and settle beside it; only the message whose id it has met waits for it."""
+    queue.push(*(Message("work", id=each) for each in ("a", "same", "z")))
+    with pytest.raises(BatchError):
+        way.push(Message("work", b"0", id="c"), Message("work", id="same"), Message("work", b"1"))
+    begun = time.monotonic()
+    queue.push(*(Message("work", id=each) for each in ("b", "d", "s", "sb", "zz")), Message("work"))
+    popped = queue.pop("work", 20, wait=NOTHING)
+    assert sorted(each.id for each in popped)[1:] == ["a", "b", "d", "s", "sb", "z", "zz"]
+    queue.retry(*popped)
+    queue.dead_letter(*queue.pop("work", 20))
+    queue.redrive("work", 20)
+    queue.ack(*queue.pop("work", 20))
+    assert time.monotonic() - begun < 5
+    way.commit()
+    assert _payloads(queue) == [b"", b"0", b"1"]
+
+
 def test_a_delay_counts_from_the_statement(queue: SQLQueue, engine: Engine) -> None:
     """TXN-4: not from the beginning of the transaction."""
     with engine.begin() as connection:
