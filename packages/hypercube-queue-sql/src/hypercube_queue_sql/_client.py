@@ -45,8 +45,8 @@ class Client(Protocol):
         """A cursor that gives tuples, whatever is set on the connection."""
         ...
 
-    def begin(self, connection: Any) -> None:
-        """Begin a transaction at READ COMMITTED."""
+    def begin(self, connection: Any) -> DBAPICursor:
+        """Begin a transaction at READ COMMITTED, at the latest with the first statement."""
         ...
 
     def fault(self, error: BaseException) -> Fault:

@@ -33,6 +33,8 @@ _VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 #: hexadecimal, and numbers.
 _STATEMENT_BYTES = 2 * 1024
 _ROW_BYTES = 4 * 2 * 255 + 256
+#: Of so many queues at most it is remembered that a pop found nothing.
+_MOST_IDLE = 10_000
 #: How many ids are looked up by one statement where each has a SELECT of its own.
 _LOOKUPS = 100
 #: More in one statement brings nothing.
@@ -53,7 +55,8 @@ class MySQLDialect(ServerDialect):
     names = ("mysql", "mariadb")
     libraries = ("pymysql", "MySQLdb")
     statements = "mysql.sql"
-    client = PyMySQLClient()
+    client_class = PyMySQLClient
+    one_statement = False
     index_if_not_exists = False
     now = "timestampdiff(MICROSECOND, '1970-01-01', utc_timestamp(6))"
 
@@ -61,6 +64,11 @@ class MySQLDialect(ServerDialect):
 
     #: The most that one statement may have, as the server says.
     _packet_bytes = _LONGEST_STATEMENT
+
+    def _connect(self) -> None:
+        super()._connect()
+        #: Queues in which the last pop has found nothing.
+        self._idle: set[str] = set()
 
     def check_version(self, cursor: DBAPICursor) -> None:
         [(version, packet_bytes)] = self._rows(cursor, "server")
@@ -125,6 +133,12 @@ class MySQLDialect(ServerDialect):
     def take(
         self, queue_name: str, limit: int, default_us: int, token: int, end: Deadline
     ) -> tuple[list[Row], float | None]:
+        if queue_name in self._idle:
+            # Whoever waits asks by a single statement, which takes no locks.
+            seconds = self.next_visible(queue_name, end)
+            if seconds is None or seconds > 0:
+                return [], seconds
+
         def lease(cursor: DBAPICursor) -> tuple[list[Row], float | None]:
             found = self._rows(cursor, "claim", queue_name=queue_name.encode(), limit=limit)
             # The last one is none, where anything is there; it may have come since.
@@ -135,7 +149,12 @@ class MySQLDialect(ServerDialect):
                 cursor.execute(statement, {"default_us": default_us, "token": token})
             return rows, seconds
 
-        return self.write(lease, end=end)
+        rows, seconds = self.write(lease, end=end)
+        if rows:
+            self._idle.discard(queue_name)
+        elif len(self._idle) < _MOST_IDLE:
+            self._idle.add(queue_name)
+        return rows, seconds
 
     # Statements
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import pymysql
-from pymysql.constants import SERVER_STATUS
+from pymysql.constants import CLIENT, SERVER_STATUS
 from pymysql.cursors import Cursor
 from sqlalchemy.engine.interfaces import DBAPICursor
 
@@ -25,7 +25,7 @@ _GRACE_SECONDS = 5
 #: One round trip for all. The isolation level has a name of its own in each of the two: a
 #: comment from version 50700 is for MySQL only.
 _SESSION = (
-    f"SET SESSION autocommit = 0, SESSION wait_timeout = {_IDLE_SECONDS}, "
+    f"SET SESSION autocommit = 1, SESSION wait_timeout = {_IDLE_SECONDS}, "
     f"SESSION innodb_lock_wait_timeout = {_LOCK_SECONDS}, "
     "SESSION /*!50700 transaction_isolation */ /*M! tx_isolation */ = 'READ-COMMITTED'"
 )
@@ -109,17 +109,21 @@ def connect_arguments(seconds: int) -> dict[str, object]:
         "write_timeout": seconds + _GRACE_SECONDS,
         "init_command": _SESSION,
         "autocommit": None,  # it is in the command
+        "client_flag": CLIENT.MULTI_STATEMENTS | CLIENT.FOUND_ROWS,
         "program_name": "hypercube",
     }
 
 
 class PyMySQLClient:
-    """Keeps `Client` with PyMySQL."""
+    """Keeps `Client` with PyMySQL.
+
+    Connections of an engine of the caller's stay in the mode they are in.
+    """
 
     error: type[Exception] = pymysql.MySQLError
-    #: A transaction that begins by itself saves the round trip of a BEGIN, and nearly every
-    #: call takes several statements.
-    commits_each = False
+
+    def __init__(self, *, owned: bool) -> None:
+        self.commits_each = owned
 
     def cut(self, connection: Any) -> None:
         shut(_descriptor(connection))
@@ -133,13 +137,14 @@ class PyMySQLClient:
     def cursor(self, connection: pymysql.Connection[Any]) -> DBAPICursor:
         return cast("DBAPICursor", connection.cursor(Cursor))
 
-    def begin(self, connection: pymysql.Connection[Any]) -> None:
-        if connection.init_command == _SESSION:
-            return
-        # Of an engine of the caller's: it holds for the next transaction, and leaves no trace.
+    def begin(self, connection: pymysql.Connection[Any]) -> DBAPICursor:
+        if self.commits_each:
+            return cast("DBAPICursor", BeginningCursor(connection))
+        # It holds for the next transaction, and leaves no trace.
         connection.query("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
         if connection.get_autocommit():
             connection.query("START TRANSACTION")
+        return self.cursor(connection)
 
     def fault(self, error: BaseException) -> Fault:
         code = _code(error)
@@ -147,6 +152,20 @@ class PyMySQLClient:
             # Not the server's word but the library's: the connection was closed under it.
             return Fault(Kind.GONE, _text(error))
         return Fault(_KINDS.get(code, Kind.OTHER), _TEXTS.get(code, _text(error)))
+
+
+class BeginningCursor(Cursor):
+    """Begins a transaction in the round trip of its first statement."""
+
+    _begun = False
+
+    def execute(self, query: str, args: object = None) -> int:
+        if self._begun:
+            return super().execute(query, args)
+        self._begun = True
+        super().execute(f"START TRANSACTION; {query}", args)
+        self.nextset()
+        return self.rowcount
 
 
 def is_duplicate(error: BaseException) -> bool:

@@ -39,7 +39,7 @@ class PostgreSQLDialect(ServerDialect):
     names = ("postgresql",)
     libraries = ("psycopg", "psycopg2")
     statements = "postgresql.sql"
-    client = PsycopgClient()
+    client_class = PsycopgClient
     now = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 
     #: What others store is told; this is for what nobody told.

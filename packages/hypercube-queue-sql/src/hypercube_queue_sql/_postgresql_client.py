@@ -69,6 +69,9 @@ class PsycopgClient:
     error: type[Exception] = psycopg.Error
     commits_each = True
 
+    def __init__(self, *, owned: bool) -> None:
+        """It makes no difference whose the connections are."""
+
     def cut(self, connection: Any) -> None:
         shut(_descriptor(connection))
 
@@ -91,11 +94,12 @@ class PsycopgClient:
         cursor.format = Format.BINARY
         return cast("DBAPICursor", cursor)
 
-    def begin(self, connection: psycopg.Connection[Any]) -> None:
+    def begin(self, connection: psycopg.Connection[Any]) -> DBAPICursor:
         connection.execute(
             "BEGIN ISOLATION LEVEL READ COMMITTED; "
             f"SET LOCAL idle_in_transaction_session_timeout = '{_IDLE_SECONDS}s'"
         )
+        return self.cursor(connection)
 
     def fault(self, error: BaseException) -> Fault:
         # Other libraries, in the caller's transactions, call it pgcode.

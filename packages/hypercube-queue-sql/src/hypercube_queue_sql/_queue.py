@@ -333,9 +333,13 @@ class SQLQueue(Closing):
                 batch.fail_stale(item)
         except ConnectionLost as error:
             # The token makes a second time harmless. Whoever does not own a message now may
-            # have settled it the first time.
+            # have settled it the first time; and so may whoever meets another error.
             lost = error
-            batch.fail_all(once(), lambda: twin(lost))
+            try:
+                stale = once()
+            except QueueError:
+                raise lost from lost.__cause__
+            batch.fail_all(stale, lambda: twin(lost))
 
     def _stored(self, queue_names: Iterable[str]) -> None:
         for name, count in Counter(queue_names).items():

@@ -56,7 +56,9 @@ class ServerDialect:
     #: The file of its statements, and what reads the clock in them.
     statements: ClassVar[str]
     now: ClassVar[str]
-    client: ClassVar[Client]
+    client_class: ClassVar[Callable[..., Client]]
+    #: Whether a change of a batch is one statement; if not, it is always a transaction.
+    one_statement: ClassVar[bool] = True
     #: Whether CREATE INDEX knows IF NOT EXISTS; if not, its error is `Kind.DONE`.
     index_if_not_exists: ClassVar[bool] = True
 
@@ -80,6 +82,7 @@ class ServerDialect:
             )
         self._engine = engine
         self._owned = owned
+        self.client = self.client_class(owned=owned)
         self._limit = operation_timeout
         tables = Tables(MetaData(), table, schema)
         self._sql = load_statements(self.statements, now=self.now, **tables.quoted(engine.dialect))
@@ -161,7 +164,11 @@ class ServerDialect:
         several = len(items) > ROWS_PER_STATEMENT or (
             len(items) > 1 and sum(map(_size, items)) > _BYTES_PER_STATEMENT
         )
-        return self._noticing(lambda: self._connections.write(work, transaction=several, end=end))
+        return self._noticing(
+            lambda: self._connections.write(
+                work, transaction=several or not self.one_statement, end=end
+            )
+        )
 
     def _prepare(self, end: Deadline) -> None:
         """Look for the tables before the first call, and create them if asked to."""

@@ -110,11 +110,10 @@ class ServerConnections:
         ):
             try:
                 with self._connection(call.deadline, watch) as connection:
-                    cursor = self._client.cursor(connection)
                     if not call.transaction:
                         sent = call.changes
-                        return work(cursor)
-                    self._client.begin(connection)
+                        return work(self._client.cursor(connection))
+                    cursor = self._client.begin(connection)
                     try:
                         result = work(cursor)
                     except BaseException:

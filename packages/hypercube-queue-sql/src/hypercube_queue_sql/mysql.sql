@@ -33,6 +33,12 @@ WHERE seq = {{seq}} LOCK IN SHARE MODE)
 SELECT queue_name, id, seq FROM {messages} FORCE INDEX ({unique})
 WHERE {{ids}} LOCK IN SHARE MODE
 
+-- name: next_visible
+-- How long until the next message becomes visible; negative if one is.
+SELECT visible_at - {now} FROM {messages} FORCE INDEX ({ready})
+WHERE queue_name = %(queue_name)s AND state = 0
+ORDER BY visible_at LIMIT 1
+
 -- name: claim
 -- The last row says how long until the next message becomes visible; negative if one is.
 (SELECT seq, visible_at, attempt + 1, visibility_us, reason, id, job_name, namespace, extra, payload

@@ -13,7 +13,6 @@ from typing import Any
 
 import pymysql
 import pytest
-from pymysql.cursors import Cursor
 from sqlalchemy import Engine, create_engine, text
 from sqlalchemy.engine import make_url
 from tools.backends.instance import Server
@@ -21,7 +20,7 @@ from tools.backends.relay import Relay
 
 from hypercube_queue import BackendError, BatchError, Message, QueueError, open_queue
 from hypercube_queue_sql import SQLQueue
-from hypercube_queue_sql._mysql_client import PyMySQLClient
+from hypercube_queue_sql._mysql_client import BeginningCursor, PyMySQLClient
 
 NOTHING = timedelta(0)
 _LIMIT = 90
@@ -232,10 +231,11 @@ class _LosingCommits(PyMySQLClient):
     """Loses the connection at a COMMIT, before it reaches the server or after it took effect."""
 
     def __init__(self, *, reaches: bool) -> None:
+        super().__init__(owned=True)
         self.left = 1
         client = self
 
-        class Losing(Cursor):
+        class Losing(BeginningCursor):
             def execute(self, query: str, args: object = None) -> int:
                 if query != "COMMIT" or not client.left:
                     return super().execute(query, args)  # type: ignore[arg-type]
@@ -247,8 +247,8 @@ class _LosingCommits(PyMySQLClient):
 
         self._cursor = Losing
 
-    def cursor(self, connection: Any) -> Any:
-        return connection.cursor(self._cursor)
+    def begin(self, connection: Any) -> Any:
+        return self._cursor(connection)
 
 
 @pytest.mark.parametrize("name", _SETTLEMENTS)
@@ -298,7 +298,7 @@ def test_a_deadlock_is_retried_inside_the_driver(queue: SQLQueue, table: str, co
     queue.push(*(Message("work") for _ in range(2)), *(Message("other") for _ in range(50)))
     deliveries = queue.pop("work", 2)
     faults: list[object] = []
-    client = queue._dialect._connections._client = PyMySQLClient()
+    client = queue._dialect._connections._client = PyMySQLClient(owned=True)
     explain = client.fault
 
     def fault(error: BaseException) -> Any:

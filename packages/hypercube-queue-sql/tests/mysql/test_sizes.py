@@ -80,8 +80,8 @@ def test_no_statement_is_longer_than_the_server_takes(queue: SQLQueue, limit: in
     client = connections._client
 
     class Measuring(type(client)):  # type: ignore[misc]  # whatever it is
-        def cursor(self, connection):
-            cursor = super().cursor(connection)
+        def begin(self, connection):
+            cursor = super().begin(connection)
             query = cursor._query
 
             def measured(statement: str) -> int:
@@ -92,7 +92,7 @@ def test_no_statement_is_longer_than_the_server_takes(queue: SQLQueue, limit: in
             cursor._query = measured
             return cursor
 
-    connections._client = Measuring()
+    connections._client = Measuring(owned=True)
     name = "\u00e9" * 127
     batch = [Message(name, bytes(limit // 3), name, name, f"{n:0255}") for n in range(12)]
     batch += [Message(name, b"", name, name, f"{n:0255}") for n in range(12, 1500)]

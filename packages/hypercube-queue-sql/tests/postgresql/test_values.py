@@ -183,7 +183,7 @@ def test_each_code_of_the_server_s_means_one_thing(sqlstate: str, kind: Kind) ->
     class Other(Exception):
         pgcode = sqlstate
 
-    client = PsycopgClient()
+    client = PsycopgClient(owned=True)
     assert client.fault(_Coded(sqlstate, "text")).kind is kind
     assert client.fault(Other("text")).kind is kind
 
@@ -200,7 +200,7 @@ def test_each_code_of_the_server_s_means_one_thing(sqlstate: str, kind: Kind) ->
 )
 def test_an_error_without_a_code_is_the_library_s(error: Exception, kind: Kind) -> None:
     """Of those that are about the connection, it is taken to be gone."""
-    assert PsycopgClient().fault(error).kind is kind
+    assert PsycopgClient(owned=True).fault(error).kind is kind
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ def test_what_the_contract_makes_of_a_code(
     sqlstate: str, sent: bool, expected: type, unknown: bool | None
 ) -> None:
     """ERR-3: the class says what to do, and only a lost connection leaves something unknown."""
-    fault = PsycopgClient().fault(_Coded(sqlstate, "words of the server"))
+    fault = PsycopgClient(owned=True).fault(_Coded(sqlstate, "words of the server"))
     error: Any = contract_error(fault, "postgresql at host", sent=sent)
     assert type(error) is expected
     assert str(error).startswith("postgresql at host: words of the server")
@@ -229,7 +229,7 @@ def test_what_the_contract_makes_of_a_code(
 def test_the_details_of_an_error_are_left_out() -> None:
     """They quote the values of the row, and so the payload (ERR-6)."""
     error = _Coded("23514", "violates a check\nDETAIL:  Failing row contains (s3cr3t).")
-    assert "s3cr3t" not in PsycopgClient().fault(error).text
+    assert "s3cr3t" not in PsycopgClient(owned=True).fault(error).text
 
 
 def test_a_constraint_of_the_application_s_is_told_without_the_row(

@@ -23,6 +23,7 @@ from hypercube_queue import (
     open_queue,
 )
 from hypercube_queue_sql import DEFAULT_TABLE, SQLQueue, _sqlite_connections
+from hypercube_queue_sql._errors import ConnectionLost
 from hypercube_queue_sql._sqlite_errors import translation
 
 NOTHING = timedelta(0)
@@ -375,3 +376,27 @@ def test_a_table_of_another_shape_is_an_error_in_sqlite_s_words(file: Path, url:
             connection.execute(f"ALTER TABLE {DEFAULT_TABLE} DROP COLUMN namespace")
         with pytest.raises(BackendError, match="no such column: namespace"):
             queue.pop("work")
+
+
+def test_a_settlement_whose_second_try_fails_may_have_been_carried_out_by_the_first(
+    queue: SQLQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So its outcome is unknown, however certain the second error is (ERR-4)."""
+    queue.push(Message("work"))
+    [delivery] = queue.pop("work")
+    errors: list[BackendError] = [
+        ConnectionLost("the connection ended", outcome_unknown=True),
+        BackendError("the server does not answer"),
+    ]
+
+    def failing(*_args: object, **_options: object) -> None:
+        raise errors.pop(0)
+
+    monkeypatch.setattr(queue._dialect, "write", failing)
+    with pytest.raises(BatchError) as caught:
+        queue.ack(delivery)
+    [failure] = caught.value.failed
+
+    assert errors == []
+    assert isinstance(failure.error, BackendError)
+    assert failure.error.outcome_unknown
