@@ -281,10 +281,11 @@ class Pop:
     def test_pop_7_an_idle_pop_costs_next_to_nothing(self, trial: Trial) -> None:
         """Waiting takes no processor time to speak of."""
         trial.visible()
+        to_be_had = _processor_share()
         before = time.process_time()
         wait = timedelta(milliseconds=500)
         assert trial.queue.pop(QUEUE, wait=wait) == []
-        assert time.process_time() - before < 0.2 * wait.total_seconds()
+        assert time.process_time() - before < 0.4 * to_be_had * wait.total_seconds()
 
     @rule("POP-8", "RED-6")
     @needs("insert_unreadable")
@@ -361,6 +362,14 @@ class Pop:
 def _came_promptly(trial: Trial, received: list[Message], begun: float) -> None:
     assert [each.payload for each in received] == [b"0"]
     _assert_prompt(trial, begun)
+
+
+def _processor_share() -> float:
+    """What part of a processor this process gets when it takes all that it can."""
+    begun, before = time.monotonic(), time.process_time()
+    while time.monotonic() - begun < 0.2:
+        pass
+    return min(1.0, (time.process_time() - before) / (time.monotonic() - begun))
 
 
 def _assert_prompt(trial: Trial, begun: float) -> None:
