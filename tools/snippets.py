@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,11 +58,12 @@ def blocks(text: str) -> Iterator[Block]:
         at += 1
 
 
-def run(markdown: Path, folder: Path) -> None:
+def run(markdown: Path, folder: Path, addresses: Mapping[str, str] | None = None) -> None:
     """Run the Python blocks in their order, as one script of a new interpreter in `folder`.
 
-    Warnings are errors. An error names the line of the Markdown file. Raises SnippetFailed
-    with the output.
+    `addresses` are what documents call a server of the reader's, and what to put there. Warnings
+    are errors. An error names the line of the Markdown file. Raises SnippetFailed with the
+    output.
     """
     program = []
     for block in blocks(markdown.read_text()):
@@ -72,6 +73,8 @@ def run(markdown: Path, folder: Path) -> None:
             (folder / block.file_name).write_text(block.body)
         # The empty lines in front make a traceback count as the file does.
         body = "\n" * (block.line - 1) + block.body
+        for written, meant in (addresses or {}).items():
+            body = body.replace(written, meant)
         program.append(f"exec(compile({body!r}, {str(markdown)!r}, 'exec'))")
     script = folder / "_snippets.py"
     script.write_text("\n".join(program) + "\n")

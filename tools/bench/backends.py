@@ -17,6 +17,8 @@ class Backend:
     fresh: Callable[[], AbstractContextManager[Store]]
     #: The server it needs, by its name in tools.backends.
     server: str = ""
+    #: The longer one of the two backlogs of ready messages whose pops are compared.
+    deep: int = 100_000
     #: Whether another process can open the same queue.
     shared: bool = True
 
@@ -28,4 +30,6 @@ BACKENDS: dict[str, Backend] = {
     "postgresql": Backend(stores.postgresql, server="postgres"),
     "mysql": Backend(lambda: stores.mysql("mysql"), server="mysql"),
     "mariadb": Backend(lambda: stores.mysql("mariadb"), server="mariadb"),
+    "redis": Backend(lambda: stores.redis("redis"), server="redis", deep=1_000_000),
+    "valkey": Backend(lambda: stores.redis("valkey"), server="valkey", deep=1_000_000),
 }

@@ -19,8 +19,10 @@ from hypercube_queue import Message, Queue, open_queue
 
 #: Turns of each side of a comparison, taken alternately so that a slow moment hits both.
 ROUNDS = 10
-#: The two backlogs whose pops are compared.
-SHALLOW, DEEP = 1_000, 100_000
+#: Messages in the backlogs whose pops are compared; of the deep one each backend says its own.
+SHALLOW, DEAD = 1_000, 100_000
+#: Messages in one call that fills a backlog.
+_MANY = 10_000
 #: Of the pops that are timed with each backlog.
 _POPS = 200
 _NOW = timedelta(0)
@@ -79,13 +81,13 @@ def _against_raw(name: str, ours: list[float], raw: list[float]) -> Figure:
 
 def _pop_costs(backend: Backend, scale: float) -> Iterator[Figure]:
     """Pops of one message before several backlogs, in turns."""
-    shallow, deep = int(SHALLOW * scale), int(DEEP * scale)
+    shallow, deep, buried = (int(all * scale) for all in (SHALLOW, backend.deep, DEAD))
     with ExitStack() as opened:
         places = [opened.enter_context(backend.fresh()) for _ in range(3)]
         few, many, dead = queues = [opened.enter_context(open_queue(store.url)) for store in places]
         _fill(few, shallow)
         _fill(many, deep)
-        _bury(dead, deep)
+        _bury(dead, buried)
         _fill(dead, shallow)
         cleanings = [store.clean for store in places if store.clean]
         just = _medians_of_pops((few, dead)) if cleanings else []
@@ -94,7 +96,7 @@ def _pop_costs(backend: Backend, scale: float) -> Iterator[Figure]:
         costs = _medians_of_pops(queues)
     yield Figure(f"pop before {shallow:,} ready", costs[0] * 1e6, "us")
     yield Figure(f"pop before {deep:,} ready", costs[1] * 1e6, "us")
-    yield Figure(f"pop before {shallow:,} ready, {deep:,} dead", costs[2] * 1e6, "us")
+    yield Figure(f"pop before {shallow:,} ready, {buried:,} dead", costs[2] * 1e6, "us")
     yield Figure("pop cost, many ready by few", costs[1] / costs[0], "x")
     yield Figure("pop cost, many dead by none", costs[2] / costs[0], "x")
     if just:
@@ -114,13 +116,13 @@ def _medians_of_pops(queues: Sequence[Queue]) -> list[float]:
 
 
 def _fill(queue: Queue, count: int) -> None:
-    for first in range(0, count, 1_000):
-        queue.push(*_messages(min(1_000, count - first)))
+    for first in range(0, count, _MANY):
+        queue.push(*_messages(min(_MANY, count - first)))
 
 
 def _bury(queue: Queue, count: int) -> None:
-    for first in range(0, count, 1_000):
-        some = min(1_000, count - first)
+    for first in range(0, count, _MANY):
+        some = min(_MANY, count - first)
         queue.push(*_messages(some))
         queue.dead_letter(*queue.pop("bench", some, wait=_NOW))
 

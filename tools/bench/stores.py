@@ -11,8 +11,15 @@ from pathlib import Path
 
 import psycopg
 from tools.backends import server
+from tools.backends.instance import Server
 from tools.bench.raw import Raw, RawDeque, RawSQLite
+from tools.bench.raw_scripts import Glide, RawScripts, RedisPy, connect_redis
 from tools.bench.raw_servers import RawMySQL, RawPostgreSQL, connect_mysql
+
+#: Of Redis and Valkey as they come; one of them is for each store.
+_DATABASES = range(16)
+#: What pops and settlements of the drivers are for a server. It counts also what scripts do.
+_SENT_COMMANDS = ("cmdstat_evalsha", "cmdstat_eval", "cmdstat_blpop")
 
 
 @dataclass(frozen=True)
@@ -96,6 +103,41 @@ def mysql(kind: str) -> Iterator[Store]:
             )
         finally:
             cursor.execute(f"DROP DATABASE {name}")
+
+
+@contextmanager
+def redis(kind: str) -> Iterator[Store]:
+    """On Redis or Valkey, which writes to disk once a second, as most do; the tests' is slower."""
+    place = server(kind)
+    number = _empty_database(place)
+    client = RedisPy if kind == "redis" else Glide
+    with connect_redis(place, number) as admin:
+
+        def statements() -> int:
+            found = admin.info("commandstats")
+            return sum(found[name]["calls"] for name in _SENT_COMMANDS if name in found)
+
+        before = admin.config_get("appendfsync")
+        admin.config_set("appendfsync", "everysec")
+        try:
+            yield Store(
+                place.url(kind, str(number)),
+                lambda: RawScripts(client(place, number)),
+                address=place.url("redis", str(number)),
+                statements=statements,
+            )
+        finally:
+            admin.config_set("appendfsync", before["appendfsync"])
+            admin.flushdb(asynchronous=True)
+
+
+def _empty_database(place: Server) -> int:
+    """The number of a database that nobody uses, which is not empty any more."""
+    for number in _DATABASES:
+        with connect_redis(place, number) as admin:
+            if not admin.dbsize() and admin.set("bench", "taken", nx=True):
+                return number
+    raise RuntimeError(f"{place.host}:{place.port} has no empty database")
 
 
 def _name() -> str:

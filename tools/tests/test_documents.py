@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tools.backends import server
 
 import guarantees
 import workspace
@@ -41,10 +42,45 @@ EACH = pytest.mark.parametrize(
 _LANGUAGES = {"console", "ini", "json", "markdown", "python", "sql", "text", "toml", "yaml"}
 
 
-@EACH
+#: What documents call a server of the reader's. Valkey's client speaks to either.
+_ADDRESSES = {
+    "redis://localhost:6379": "redis://{host}:{port}",
+    "valkey://localhost:6379": "valkey://{host}:{port}",
+    'Redis(host="localhost")': 'Redis(host="{host}", port={port})',
+    'NodeAddress("localhost")': 'NodeAddress("{host}", {port})',
+}
+
+
+def _needs_server(document: Path) -> bool:
+    return any(
+        written in block.body
+        for block in blocks(document.read_text())
+        if block.language == "python"
+        for written in _ADDRESSES
+    )
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        pytest.param(
+            file,
+            id=str(file.relative_to(ROOT)),
+            marks=[pytest.mark.server("redis")] if _needs_server(file) else [],
+        )
+        for file in DOCUMENTS
+    ],
+)
 def test_the_python_of_a_document_runs(document: Path, tmp_path: Path) -> None:
     """Block after block, in an empty folder, with every warning an error."""
-    run(document, tmp_path)
+    addresses = {}
+    if _needs_server(document):
+        place = server("redis")
+        addresses = {
+            written: meant.format(host=place.host, port=place.port)
+            for written, meant in _ADDRESSES.items()
+        }
+    run(document, tmp_path, addresses)
 
 
 @EACH
