@@ -1,6 +1,7 @@
 """Rates of the drivers and the worker beside the raw limit, measured in one run.
 
     nox -s bench -- memory sqlite            # --quick for a tenth of the work
+    nox -s bench -- redis valkey
     nox -s bench -- postgresql --peers       # other queues on the same server, in turns
 
 Prints ratios and asserts nothing: machines differ and are noisy.

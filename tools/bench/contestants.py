@@ -80,16 +80,58 @@ def _pgqueuer(title: str, batch_size: int) -> Peer:
     )
 
 
-def _huey(*, fsync: bool) -> Peer:
+def _huey(**settings: object) -> Peer:
     return Peer(
         title="huey",
         name="huey",
-        requirements=("huey>=3,<4",),
+        requirements=("huey>=3,<4", *_REDIS),
         delivery="at most once",
         singly=5_000,
         bulk=0,
-        settings={"fsync": fsync},
+        settings=settings,
     )
+
+
+#: What all that reach Redis are measured with, if they do not bring it: its compiled parser.
+_REDIS = ("redis", "hiredis")
+
+_ON_REDIS: Sequence[Peer] = (
+    Peer(
+        title="dramatiq",
+        name="dramatiq",
+        requirements=("dramatiq[redis]>=2,<3", *_REDIS),
+        delivery="at least once",
+        singly=5_000,
+        bulk=0,
+        settings={"threads": 8, "prefetch": 100},
+    ),
+    Peer(
+        title="taskiq, stream",
+        name="taskiq",
+        requirements=("taskiq-redis>=1.2,<2", "uvloop", *_REDIS),
+        delivery="at least once",
+        bulk=5_000,
+        settings={"concurrency": 100, "prefetch": 1_000},
+    ),
+    Peer(
+        title="arq",
+        name="arq",
+        requirements=("arq>=0.28,<1", "uvloop", *_REDIS),
+        delivery="at least once",
+        bulk=2_500,
+        settings={"concurrency": 100},
+    ),
+    Peer(
+        title="celery, late ack",
+        name="celery",
+        requirements=("celery[redis]>=5.6,<6", *_REDIS),
+        delivery="at least once",
+        singly=2_500,
+        bulk=0,
+        settings={"prefetch": 100},
+    ),
+    _huey(),
+)
 
 
 PEERS: dict[str, Sequence[Peer]] = {
@@ -107,4 +149,7 @@ PEERS: dict[str, Sequence[Peer]] = {
             settings={"concurrency": 10},
         ),
     ),
+    "redis": _ON_REDIS,
+    # They know it as a Redis.
+    "valkey": _ON_REDIS,
 }

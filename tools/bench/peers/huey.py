@@ -1,4 +1,4 @@
-"""Huey on SQLite, its consumer with one thread; `fsync` is its storage's."""
+"""Huey on SQLite or Redis, its consumer with one thread; `fsync` is what SQLite does."""
 
 # Its imports are there only where the benchmark runs it.
 # mypy: disable-error-code="import-not-found,import-untyped,untyped-decorator"
@@ -16,9 +16,12 @@ import huey
 _PATIENCE = 120
 
 
-def main(*, address: str, singly: int, bulk: int, fsync: bool) -> dict[str, float]:
+def main(*, address: str, singly: int, bulk: int, fsync: bool = True) -> dict[str, float]:
     """Its rates; there is no call that enqueues many at once."""
-    app = huey.SqliteHuey(filename=address, fsync=fsync, results=False)
+    if address.startswith("redis:"):
+        app = huey.RedisHuey(url=address, results=False)
+    else:
+        app = huey.SqliteHuey(filename=address, fsync=fsync, results=False)
     total = singly + bulk
     done = 0
     last = 0.0
