@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+import uuid
 from datetime import timedelta
 
 import pytest
@@ -72,6 +74,22 @@ def test_a_missing_id_is_assigned_and_written_to_the_message() -> None:
     assert [item.id for item in batch.items] == [message.id for message in messages]
     assert len({message.id for message in messages}) == 2
     assert all(messages[0].id)
+
+
+def test_the_ids_of_a_batch_are_made_like_single_ones() -> None:
+    """However many there are: UUIDs of version 7, of this moment, no two the same."""
+    before = time.time_ns() // 1_000_000
+    batch = PushBatch([Message("q") for _ in range(1_000)], _ANY)
+    after = time.time_ns() // 1_000_000
+
+    ids = [uuid.UUID(item.id) for item in batch.items]
+    assert [str(id) for id in ids] == [item.id for item in batch.items]
+    assert {(id.version, id.variant) for id in ids} == {(7, uuid.RFC_4122)}
+    moments = [id.int >> 80 for id in ids]
+    assert before <= min(moments)
+    assert max(moments) <= after
+    assert moments == sorted(moments)
+    assert len({id.int & ((1 << 62) - 1) for id in ids}) == len(ids)
 
 
 def test_an_invalid_message_is_assigned_nothing() -> None:

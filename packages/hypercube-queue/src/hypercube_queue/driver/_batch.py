@@ -38,7 +38,7 @@ from hypercube_queue.driver._fields import (
     checked_visibility,
     shown,
 )
-from hypercube_queue.driver._ids import new_id
+from hypercube_queue.driver._ids import new_id, new_ids
 from hypercube_queue.driver._time import to_microseconds
 
 D = TypeVar("D", bound=Delivery)
@@ -128,9 +128,10 @@ class PushBatch(Failures):
         self.items = []
         self._repeated: list[tuple[int, PushItem]] = []
         first: dict[tuple[str, str], PushItem] = {}
+        next_id = new_id if len(messages) == 1 else new_ids(len(messages)).__next__
         for index, message in enumerate(messages):
             try:
-                item = _push_item(index, message, guarantees)
+                item = _push_item(index, message, guarantees, next_id)
             except QueueError as error:
                 self.fail_at(index, error)
                 continue
@@ -167,7 +168,9 @@ def _already_exists(item: PushItem) -> AlreadyExists:
     )
 
 
-def _push_item(index: int, message: object, guarantees: Guarantees) -> PushItem:
+def _push_item(
+    index: int, message: object, guarantees: Guarantees, next_id: Callable[[], str]
+) -> PushItem:
     if not isinstance(message, Message):
         raise InvalidArgument(f"expected a Message, got {type(message).__name__}")
     queue_name = checked_queue_name(message.queue_name, guarantees)
@@ -185,7 +188,7 @@ def _push_item(index: int, message: object, guarantees: Guarantees) -> PushItem:
     message_id = checked_name("id", message.id, may_be_empty=True)
     if not message_id:
         # Only now, when nothing can make the item invalid any more.
-        message_id = message.id = new_id()
+        message_id = message.id = next_id()
     return PushItem(
         index, queue_name, message_id, payload, extra, job_name, namespace, delay_us, visibility_us
     )

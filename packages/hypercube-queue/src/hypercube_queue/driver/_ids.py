@@ -4,15 +4,35 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
 
+#: What is random of an id, six bits of which are left over.
+_RANDOM_BYTES = 10
 #: What a UUID of the common variant may have as the first digit of its fourth group, by any digit.
 _VARIANT = {digit: "89ab"[int(digit, 16) % 4] for digit in "0123456789abcdef"}
 
 
 def new_id() -> str:
     """A UUID of version 7: ordered by the millisecond, 74 random bits beside it (PUSH-2)."""
-    digits = ((time.time_ns() // 1_000_000).to_bytes(6) + os.urandom(10)).hex()
+    digits = ((time.time_ns() // 1_000_000).to_bytes(6) + os.urandom(_RANDOM_BYTES)).hex()
     return (
         f"{digits[:8]}-{digits[8:12]}-7{digits[13:16]}-{_VARIANT[digits[16]]}{digits[17:20]}-"
         f"{digits[20:]}"
     )
+
+
+def new_ids(most: int) -> Iterator[str]:
+    """Up to `most` of them, each of the moment when it is taken.
+
+    The system is asked once for what is random in them: that takes longer than the rest.
+    """
+    digits = os.urandom(_RANDOM_BYTES * most).hex()
+    start, millisecond = "", -1
+    for at in range(0, len(digits), 2 * _RANDOM_BYTES):
+        now = time.time_ns() // 1_000_000
+        if now != millisecond:
+            start, millisecond = f"{now >> 16:08x}-{now & 0xFFFF:04x}-7", now
+        yield (
+            f"{start}{digits[at + 1 : at + 4]}-{_VARIANT[digits[at + 4]]}"
+            f"{digits[at + 5 : at + 8]}-{digits[at + 8 : at + 20]}"
+        )
