@@ -387,6 +387,20 @@ class StaleAckIsAccepted(Mutant):
                 _without(error, NotFound)
 
 
+class StaleAckPassesBesideTheCurrentOne(Mutant):
+    rule = "SET-2"
+
+    class queue_type(MemoryQueue):
+        def ack(self, *messages: Message) -> None:
+            try:
+                super().ack(*messages)
+            except BatchError as error:
+                failed = {failure.index for failure in error.failed}
+                settled = {each.id for n, each in enumerate(messages) if n not in failed}
+                if not settled.issuperset(messages[n].id for n in failed):
+                    raise
+
+
 class StaleAckTakesEffect(Mutant):
     rule = "SET-2"
 

@@ -141,6 +141,23 @@ class Settlement:
         trial.queue.retry(current)
         assert trial.visible() == [b"0"]
 
+    @rule("SET-2", "ERR-2")
+    @pytest.mark.parametrize("verb", VERBS)
+    @pytest.mark.parametrize("place", [0, 1])
+    def test_set_2_an_old_delivery_does_not_pass_as_the_present_one_beside_it(
+        self, trial: Trial, verb: str, place: int
+    ) -> None:
+        """Both in one batch, in either order: the old one is NotFound, the other is settled."""
+        stale = trial.deliver_one()
+        trial.queue.retry(stale)
+        current = trial.receive_one()
+        _spoil(stale)
+        batch = [current]
+        batch.insert(place, stale)
+        assert failed(getattr(trial.queue, verb), *batch) == [(place, NotFound)]
+        assert failed(getattr(trial.queue, verb), current) == [(0, NotFound)]
+        assert trial.visible() == ([b"0"] if verb == "retry" else [])
+
     @rule("SET-2")
     @pytest.mark.parametrize("verb", VERBS)
     def test_set_2_an_acked_delivery_does_not_settle_a_new_message_of_its_id(

@@ -227,8 +227,13 @@ class PostgreSQLDialect(ServerDialect):
                 **values(chunk),
             )
             if len(found) < len(chunk):
-                settled = {seq for (seq,) in found}
-                stale += [item for item in chunk if item.delivery.seq not in settled]
+                # Two deliveries of one message may be in the chunk, an old one and the present.
+                settled = set(map(tuple, found))
+                stale += [
+                    item
+                    for item in chunk
+                    if (item.delivery.seq, item.delivery.token) not in settled
+                ]
         return stale
 
     def redrive(self, cursor: DBAPICursor, queue_name: str, count: int) -> int:

@@ -65,7 +65,7 @@ WHERE message.seq = ANY (ARRAY(SELECT unnest(%(seqs)b::bigint[]))) AND message.s
 DELETE FROM {messages} AS message
 USING unnest(%(seqs)b::bigint[], %(tokens)b::bigint[]) AS item (seq, token)
 WHERE message.seq = ANY (ARRAY(SELECT unnest(%(seqs)b::bigint[]))) AND message.seq = item.seq AND message.token = item.token AND visible_at > {now}
-RETURNING message.seq
+RETURNING message.seq, item.token
 
 -- name: retry
 UPDATE {messages} AS message
@@ -73,7 +73,7 @@ SET visible_at = {now} + item.delay_us, token = NULL, extra = item.extra, payloa
 FROM unnest(%(seqs)b::bigint[], %(tokens)b::bigint[], %(delays_us)b::bigint[], %(extras)b::bytea[], %(payloads)b::bytea[])
   AS item (seq, token, delay_us, extra, payload)
 WHERE message.seq = ANY (ARRAY(SELECT unnest(%(seqs)b::bigint[]))) AND message.seq = item.seq AND message.token = item.token AND visible_at > {now}
-RETURNING message.seq
+RETURNING message.seq, item.token
 
 -- name: dead_letter
 UPDATE {messages} AS message
@@ -81,14 +81,14 @@ SET state = 1, visible_at = {now}, token = NULL, extra = item.extra, payload = i
 FROM unnest(%(seqs)b::bigint[], %(tokens)b::bigint[], %(extras)b::bytea[], %(payloads)b::bytea[])
   AS item (seq, token, extra, payload)
 WHERE message.seq = ANY (ARRAY(SELECT unnest(%(seqs)b::bigint[]))) AND message.seq = item.seq AND message.token = item.token AND visible_at > {now}
-RETURNING message.seq
+RETURNING message.seq, item.token
 
 -- name: extend_visibility
 UPDATE {messages} AS message
 SET visible_at = {now} + %(extension_us)b
 FROM unnest(%(seqs)b::bigint[], %(tokens)b::bigint[]) AS item (seq, token)
 WHERE message.seq = ANY (ARRAY(SELECT unnest(%(seqs)b::bigint[]))) AND message.seq = item.seq AND message.token = item.token AND visible_at > {now}
-RETURNING message.seq
+RETURNING message.seq, item.token
 
 -- name: release
 -- Where the clock has gone back since the claim, the old place would be in the future.
@@ -96,7 +96,7 @@ UPDATE {messages} AS message
 SET visible_at = least(place, {now}), token = NULL, attempt = attempt - 1
 FROM unnest(%(seqs)b::bigint[], %(tokens)b::bigint[]) AS item (seq, token)
 WHERE message.seq = ANY (ARRAY(SELECT unnest(%(seqs)b::bigint[]))) AND message.seq = item.seq AND message.token = item.token AND visible_at > {now}
-RETURNING message.seq
+RETURNING message.seq, item.token
 
 -- name: redrive
 -- What the driver has set aside stays: it would only be set aside again.
