@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import workspace
+from tools.bench.contestants import PEERS
 
 
 def test_a_quick_run_measures_a_driver_beside_its_raw_limit() -> None:
@@ -41,6 +42,13 @@ def test_a_server_that_cannot_be_had_is_an_error_with_the_reason() -> None:
 
     assert done.returncode != 0
     assert "postgres cannot be had: PostgreSQL at 127.0.0.1:1 does not answer" in done.stderr
+
+
+def test_every_contestant_has_its_script() -> None:
+    """And no script is there for nobody."""
+    scripts = {file.stem for file in (workspace.ROOT / "tools/bench/peers").glob("*.py")}
+
+    assert {peer.name for peers in PEERS.values() for peer in peers} == scripts
 
 
 def _bench(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
