@@ -7,8 +7,9 @@ import re
 import subprocess
 import sys
 
-import workspace
 from tools.bench.contestants import PEERS
+
+import workspace
 
 
 def test_a_quick_run_measures_a_driver_beside_its_raw_limit() -> None:
