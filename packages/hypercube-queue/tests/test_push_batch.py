@@ -77,7 +77,7 @@ def test_a_missing_id_is_assigned_and_written_to_the_message() -> None:
 
 
 def test_the_ids_of_a_batch_are_made_like_single_ones() -> None:
-    """However many there are: UUIDs of version 7, of this moment, no two the same."""
+    """However many: UUIDs of version 7, of this moment, no two the same, ascending."""
     before = time.time_ns() // 1_000_000
     batch = PushBatch([Message("q") for _ in range(1_000)], _ANY)
     after = time.time_ns() // 1_000_000
@@ -90,6 +90,7 @@ def test_the_ids_of_a_batch_are_made_like_single_ones() -> None:
     assert max(moments) <= after
     assert moments == sorted(moments)
     assert len({id.int & ((1 << 62) - 1) for id in ids}) == len(ids)
+    assert ids == sorted(ids)
 
 
 def test_an_invalid_message_is_assigned_nothing() -> None:

@@ -17,7 +17,7 @@ from hypercube_queue import (
     StatsProvider,
     TransactionalPusher,
 )
-from hypercube_queue_conformance._marks import needs, rule
+from hypercube_queue_conformance._marks import needs, rule, when
 from hypercube_queue_conformance._trial import NOTHING, QUEUE, Trial, failed
 
 
@@ -39,6 +39,18 @@ class Transactions:
         first = received[messages[0].id]
         assert (first.payload, first.job_name, first.extra) == (b"0", "kind", b"extra")
         assert first.attempt == 1
+
+    @rule("TXN-1", "POP-10")
+    @needs(TransactionalPusher)
+    @when(ordering="fifo")
+    def test_txn_1_messages_without_ids_keep_their_order(self, trial: Trial) -> None:
+        """As if they had been pushed without a transaction."""
+        trial.visible()
+        messages = [Message(QUEUE, b"%d" % number) for number in range(20)]
+        with trial.harness.transaction() as connection:
+            trial.offers(TransactionalPusher).push_within(connection, *messages)
+        popped = trial.queue.pop(QUEUE, 20, wait=trial.patience)
+        assert [each.payload for each in popped] == [each.payload for each in messages]
 
     @rule("TXN-1")
     @needs(TransactionalPusher)

@@ -22,17 +22,20 @@ def new_id() -> str:
 
 
 def new_ids(most: int) -> Iterator[str]:
-    """Up to `most` of them, each of the moment when it is taken.
+    """Up to `most` of them, ascending, each of the moment when it is taken.
 
-    The system is asked once for what is random in them: that takes longer than the rest.
+    So whoever stores a batch in the order of its ids keeps the order in which it was pushed. The
+    system is asked once for what is random in them: that takes longer than the rest.
     """
     digits = os.urandom(_RANDOM_BYTES * most).hex()
+    tails = sorted(
+        f"-7{digits[at + 1 : at + 4]}-{_VARIANT[digits[at + 4]]}{digits[at + 5 : at + 8]}-"
+        f"{digits[at + 8 : at + 20]}"
+        for at in range(0, len(digits), 2 * _RANDOM_BYTES)
+    )
     start, millisecond = "", -1
-    for at in range(0, len(digits), 2 * _RANDOM_BYTES):
-        now = time.time_ns() // 1_000_000
+    for tail in tails:
+        now = max(time.time_ns() // 1_000_000, millisecond)
         if now != millisecond:
-            start, millisecond = f"{now >> 16:08x}-{now & 0xFFFF:04x}-7", now
-        yield (
-            f"{start}{digits[at + 1 : at + 4]}-{_VARIANT[digits[at + 4]]}"
-            f"{digits[at + 5 : at + 8]}-{digits[at + 8 : at + 20]}"
-        )
+            start, millisecond = f"{now >> 16:08x}-{now & 0xFFFF:04x}", now
+        yield start + tail
