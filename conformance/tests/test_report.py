@@ -103,7 +103,7 @@ def test_a_distributed_run_reports_the_same(certify, pytester):
     result.stdout.fnmatch_lines(
         [
             "*::TestChosen: certified; of 64 rules * kept, * not applicable",
-            "*left out 10 tests: the driver declares no TransactionalPusher",
+            "*left out 11 tests: the driver declares no TransactionalPusher",
         ]
     )
 
