@@ -1,0 +1,261 @@
+"""What a queue object does at the broker: the coroutines behind its methods."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+from pika.connection import Parameters  # type: ignore[import-untyped]  # pika ships no types
+from pika.exceptions import AMQPError  # type: ignore[import-untyped]
+
+from hypercube_queue import BackendError, Message, QueueError
+from hypercube_queue.driver import (
+    SettlementItem,
+    UnreadableEnvelope,
+    decode_envelope,
+    encode_envelope,
+    shown,
+)
+from hypercube_queue_rabbitmq._connection import Connection
+from hypercube_queue_rabbitmq._consuming import Arrival
+from hypercube_queue_rabbitmq._delivery import RabbitMQDelivery
+from hypercube_queue_rabbitmq._errors import NOT_FOUND, closed_with, translation
+from hypercube_queue_rabbitmq._incoming import received
+from hypercube_queue_rabbitmq._outgoing import Outgoing, set_aside
+from hypercube_queue_rabbitmq._pool import ChannelPool
+from hypercube_queue_rabbitmq._publishing import Publisher
+from hypercube_queue_rabbitmq._topology import Topology
+
+logger = logging.getLogger("hypercube_queue_rabbitmq")
+
+Settled: TypeAlias = SettlementItem[RabbitMQDelivery]
+
+#: How many dead letters are on their way at once.
+_REDRIVEN_AT_ONCE = 256
+
+
+class Client:
+    """Two connections, since a broker that has no room stops one that has published.
+
+    It must still read acknowledgements then, or it would never have room again. Each method
+    is to be run on the loop of the I/O thread, and ends by `end` on the loop's clock.
+    """
+
+    def __init__(
+        self, publishing: Parameters, consuming: Parameters, topology: Topology, place: str
+    ) -> None:
+        self._topology = topology
+        self._place = place
+        self._publishing = Connection(publishing, topology.forget)
+        self._consuming = Connection(consuming, topology.forget)
+        self._publisher = Publisher(self._publishing, topology, place)
+        self._pool = ChannelPool(self._consuming)
+        self._closed_by: QueueError | None = None
+
+    async def push(self, batch: Sequence[Outgoing], end: float) -> None:
+        """Publish; what became of each stands in its `error`."""
+        await self._publisher.publish(batch, end)
+
+    async def pop(
+        self, owner: object, queue_name: str, limit: int, until: float, end: float
+    ) -> list[Message]:
+        """Deliveries, waiting for the first one `until` this moment."""
+        try:
+            async with asyncio.timeout_at(end):
+                work = await self._topology.work(self._consuming, queue_name)
+                while True:
+                    arrivals = await self._take(work, limit, until)
+                    messages = await self._read(arrivals, owner, queue_name, end)
+                    if messages or not arrivals:
+                        return messages
+        except (AMQPError, OSError, TimeoutError) as error:
+            self._topology.forget(self._topology.names.work(queue_name))
+            if isinstance(error, TimeoutError):
+                self._consuming.abort(error)
+            sent = isinstance(error, TimeoutError)
+            raise translation(error, self._place, sent=sent) from error
+
+    async def ack(self, items: Sequence[Settled]) -> list[Settled]:
+        """Remove deliveries; the stale ones."""
+        owned, stale = await self._owned(items)
+        self._remove(owned)
+        return stale
+
+    async def move(
+        self, items: Sequence[Settled], batch: Sequence[Outgoing], end: float
+    ) -> list[Settled]:
+        """Publish each message anew, then remove the delivery that it was; the stale ones.
+
+        What became of each of the others stands in its `error`.
+        """
+        owned, stale = await self._owned(items)
+        moved: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        for item in owned:
+            item.delivery.channel.moving[item.delivery.tag] = moved
+        outgoing = {each.index: each for each in batch}
+        try:
+            await self._publisher.publish([outgoing[item.index] for item in owned], end)
+            stored = [item for item in owned if outgoing[item.index].stored]
+            for item in stored:
+                if not self._owns(item):
+                    outgoing[item.index].error = BackendError(
+                        f"{self._place}: the message was stored anew, and then the connection was "
+                        "lost over which the old copy should have been removed; it may come twice",
+                        outcome_unknown=True,
+                    )
+            self._remove([item for item in stored if self._owns(item)])
+        finally:
+            for item in owned:
+                item.delivery.channel.moving.pop(item.delivery.tag, None)
+            moved.set_result(None)
+        return stale
+
+    async def redrive(self, queue_name: str, count: int, end: float) -> int:
+        """Move dead letters back; how many surely moved."""
+        moved = 0
+        try:
+            async with asyncio.timeout_at(end):
+                while moved < count:
+                    arrivals = await self._take(
+                        self._topology.names.dead(queue_name),
+                        min(count - moved, _REDRIVEN_AT_ONCE),
+                        until=0,
+                    )
+                    if not arrivals:
+                        break
+                    stored, error = await self._revive(arrivals, queue_name, end)
+                    moved += stored
+                    if error is not None:
+                        raise error
+        except (AMQPError, OSError, TimeoutError) as error:
+            if isinstance(error, TimeoutError):
+                self._consuming.abort(error)
+            if not moved and not closed_with(error, NOT_FOUND):
+                raise translation(error, self._place, sent=False) from error
+        except QueueError:
+            if not moved:
+                raise
+        return moved
+
+    def wake_all(self, reason: QueueError) -> None:
+        """End every waiting pop with this error."""
+        self._closed_by = reason
+        self._pool.end_all(reason)
+
+    def hand_back(self, messages: Iterable[Message]) -> None:
+        """Put deliveries back that reached nobody."""
+        for message in messages:
+            delivery = message.driver_data
+            if isinstance(delivery, RabbitMQDelivery):
+                delivery.channel.give_back([delivery.tag])
+
+    async def close(self, seconds: float) -> None:
+        """Close both connections; what was sent arrives."""
+        await asyncio.gather(self._publishing.close(seconds), self._consuming.close(seconds))
+
+    # Within
+
+    async def _take(self, name: str, limit: int, until: float) -> list[Arrival]:
+        channel = await self._pool.take(limit)
+        consumer = await channel.consume(name, limit)
+        try:
+            if self._closed_by is not None:
+                consumer.end(self._closed_by)
+            await consumer.arrival(until - asyncio.get_running_loop().time())
+            await consumer.stop()
+        except BaseException:
+            consumer.abandon()
+            raise
+        return consumer.arrivals
+
+    async def _read(
+        self, arrivals: Sequence[Arrival], owner: object, queue_name: str, end: float
+    ) -> list[Message]:
+        """The messages; what cannot be read is set aside."""
+        messages = []
+        unreadable = []
+        for arrival in arrivals:
+            try:
+                messages.append(received(arrival, owner, queue_name))
+            except UnreadableEnvelope as reason:
+                unreadable.append((arrival, str(reason)))
+        if unreadable:
+            try:
+                await self._set_aside(unreadable, queue_name, end)
+            except BaseException:
+                self.hand_back(messages)
+                raise
+        return messages
+
+    async def _set_aside(
+        self, unreadable: Sequence[tuple[Arrival, str]], queue_name: str, end: float
+    ) -> None:
+        batch: list[Outgoing] = []
+        for arrival, reason in unreadable:
+            logger.warning("a message in queue %s cannot be read: %s", shown(queue_name), reason)
+            batch.append(set_aside(queue_name, arrival.body, arrival.properties, reason))
+        await self._publisher.publish(batch, end)
+        for (arrival, _), each in zip(unreadable, batch, strict=True):
+            # What could not be set aside stays with us until the connection ends.
+            if each.stored and arrival.tag in arrival.channel.unsettled:
+                arrival.channel.ack([arrival.tag])
+
+    async def _revive(
+        self, arrivals: Sequence[Arrival], queue_name: str, end: float
+    ) -> tuple[int, QueueError | None]:
+        """How many became ready, and why the first of the others did not."""
+        readable = []
+        unreadable = []
+        batch: list[Outgoing] = []
+        for arrival in arrivals:
+            try:
+                envelope = decode_envelope(arrival.body)
+            except UnreadableEnvelope as reason:
+                unreadable.append((arrival, str(reason)))
+                continue
+            readable.append(arrival)
+            body = encode_envelope(replace(envelope, queue_name=queue_name, attempt_base=0))
+            batch.append(Outgoing(len(batch), queue_name, envelope.id, body))
+        try:
+            if unreadable:
+                await self._set_aside(unreadable, queue_name, end)
+            await self._publisher.publish(batch, end)
+        finally:
+            stored = 0
+            for arrival, each in zip(readable, batch, strict=True):
+                if each.stored and arrival.tag in arrival.channel.unsettled:
+                    arrival.channel.ack([arrival.tag])
+                    stored += 1
+                else:
+                    arrival.channel.give_back([arrival.tag])
+        return stored, next((each.error for each in batch if each.error is not None), None)
+
+    async def _owned(self, items: Sequence[Settled]) -> tuple[list[Settled], list[Settled]]:
+        """The items whose deliveries can be settled, and the others, once nobody else does it."""
+        for item in items:
+            channel = item.delivery.channel
+            while channel.owner is self._pool and (moving := channel.moving.get(item.delivery.tag)):
+                await asyncio.shield(moving)
+        owned: list[Settled] = []
+        stale: list[Settled] = []
+        for item in items:
+            (owned if self._owns(item) else stale).append(item)
+        return owned, stale
+
+    def _owns(self, item: Settled) -> bool:
+        channel = item.delivery.channel
+        return (
+            channel.owner is self._pool
+            and channel.is_open
+            and item.delivery.tag in channel.unsettled
+        )
+
+    def _remove(self, items: Iterable[Settled]) -> None:
+        by_channel: dict[int, list[Settled]] = {}
+        for item in items:
+            by_channel.setdefault(id(item.delivery.channel), []).append(item)
+        for group in by_channel.values():
+            group[0].delivery.channel.ack([item.delivery.tag for item in group])

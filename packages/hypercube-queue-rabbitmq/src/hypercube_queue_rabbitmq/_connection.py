@@ -1,0 +1,134 @@
+"""One connection to the broker, opened when it is needed, and again when it was lost.
+
+All of it, and of the modules above it, runs on the event loop of the I/O thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from pika.adapters.asyncio_connection import (  # type: ignore[import-untyped]  # no types
+    AsyncioConnection,
+)
+from pika.connection import Parameters  # type: ignore[import-untyped]
+
+from hypercube_queue_rabbitmq._channel import Channel
+
+logger = logging.getLogger("hypercube_queue_rabbitmq")
+
+
+class Connection:
+    """A connection that its users share; `on_lost` is called each time it ends.
+
+    Methods raise what pika raises.
+    """
+
+    def __init__(self, parameters: Parameters, on_lost: Callable[[], None]) -> None:
+        self._parameters = parameters
+        self._on_lost = on_lost
+        self._raw: Any = None
+        self._opening: asyncio.Task[None] | None = None
+        self._ended: asyncio.Future[None] | None = None
+        #: The broker has no room, and reads nothing more from this connection.
+        self.blocked = False
+        #: Called when `blocked` becomes true.
+        self.on_blocked: list[Callable[[], None]] = []
+        #: The broker's version, once connected.
+        self.version = (0, 0)
+
+    async def open(self) -> None:
+        """Be connected, by one attempt that all who need it share."""
+        if self._raw is not None and self._raw.is_open:
+            return
+        if self._opening is None:
+            self._opening = asyncio.create_task(self._connect())
+            self._opening.add_done_callback(self._opened)
+        await asyncio.shield(self._opening)
+
+    async def channel(self) -> Channel:
+        """A new channel, connected if need be."""
+        await self.open()
+        return await Channel.open(self._raw)
+
+    def abort(self, reason: Exception) -> None:
+        """Give up a connection that does not answer: whatever waits on it fails at once."""
+        if self._raw is not None and not self._raw.is_closed:
+            # pika's own close waits for the broker to agree.
+            self._raw._terminate_stream(reason)
+
+    async def close(self, seconds: float) -> None:
+        """Close in good order, so that all that was sent arrives; or after so long, at once."""
+        if self._opening is not None:
+            self._opening.cancel()
+        if self._raw is None or self._raw.is_closed or self._ended is None:
+            return
+        try:
+            async with asyncio.timeout(seconds):
+                if not self._raw.is_closing:
+                    self._raw.close()
+                await asyncio.shield(self._ended)
+        except TimeoutError as error:
+            self.abort(error)
+            await asyncio.wait([self._ended], timeout=seconds)
+
+    async def _connect(self) -> None:
+        loop = asyncio.get_running_loop()
+        opened: asyncio.Future[Any] = loop.create_future()
+        ended: asyncio.Future[None] = loop.create_future()
+
+        def fail(_raw: Any, error: Exception) -> None:
+            if not opened.done():
+                opened.set_exception(error)
+
+        def succeed(raw: Any) -> None:
+            if not opened.done():
+                opened.set_result(raw)
+
+        def end(_raw: Any, _error: Exception) -> None:
+            ended.set_result(None)
+            self.blocked = False
+            self._on_lost()
+
+        raw = AsyncioConnection(
+            self._parameters,
+            on_open_callback=succeed,
+            on_open_error_callback=fail,
+            on_close_callback=end,
+            custom_ioloop=loop,
+        )
+        raw.add_on_connection_blocked_callback(self._block)
+        raw.add_on_connection_unblocked_callback(self._unblock)
+        try:
+            await opened
+        except asyncio.CancelledError:
+            if not raw.is_closed:
+                raw.close()
+            raise
+        version = str(raw.server_properties.get("version", "0.0"))
+        self.version = _numbers(version)
+        self._raw, self._ended = raw, ended
+
+    def _opened(self, opening: asyncio.Task[None]) -> None:
+        self._opening = None
+        if not opening.cancelled():
+            opening.exception()  # everybody who waited may be gone
+
+    def _block(self, *_: object) -> None:
+        self.blocked = True
+        logger.warning("the broker takes no messages: it is short of memory or disk space")
+        for tell in list(self.on_blocked):
+            tell()
+
+    def _unblock(self, *_: object) -> None:
+        self.blocked = False
+
+
+def _numbers(version: str) -> tuple[int, int]:
+    major, _, rest = version.partition(".")
+    minor = rest.partition(".")[0]
+    if major.isdecimal() and minor.isdecimal():
+        return int(major), int(minor)
+    return 0, 0

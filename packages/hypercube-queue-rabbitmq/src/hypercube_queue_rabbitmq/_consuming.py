@@ -1,0 +1,215 @@
+"""Taking deliveries: a consumer for the length of a pop.
+
+A consumer with a prefetch of n gets at most n messages, and is cancelled once some have come.
+Everything that arrives before the broker confirms the cancel belongs to the pop, so no message
+is held by somebody who does not know of it, and none goes back that somebody could have had.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from pika.exceptions import (  # type: ignore[import-untyped]  # pika ships no types
+    AMQPError,
+    ConsumerCancelled,
+)
+
+from hypercube_queue_rabbitmq._channel import Channel
+
+_tags = itertools.count(1)
+
+
+class Arrival(NamedTuple):
+    """What the broker delivered."""
+
+    channel: ConsumingChannel
+    tag: int
+    redelivered: bool
+    #: pika's properties.
+    properties: Any
+    body: bytes
+
+
+class ConsumingChannel:
+    """A channel, the deliveries on it that are not settled, and the consumer it may have.
+
+    `on_free` is called when it has neither.
+    """
+
+    def __init__(
+        self, channel: Channel, owner: object, on_free: Callable[[ConsumingChannel], None]
+    ) -> None:
+        self.channel = channel
+        #: What may settle its deliveries: not a copy in a forked process.
+        self.owner = owner
+        self.prefetch = 0
+        #: A pop has it, with a consumer or about to make one.
+        self.taken = False
+        self.consumer: Consumer | None = None
+        #: Tags, in the order of their arrival.
+        self.unsettled: dict[int, None] = {}
+        #: Those of them whose settlement is under way, until it ends.
+        self.moving: dict[int, asyncio.Future[None]] = {}
+        self._on_free = on_free
+        channel.on_closed.append(self._on_closed)
+        channel.raw.add_on_cancel_callback(self._on_cancelled_by_broker)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether deliveries on it can still be settled."""
+        return self.channel.closed_by is None and bool(self.channel.raw.is_open)
+
+    def ack(self, tags: Iterable[int]) -> None:
+        """Remove these for good; each is unsettled, and named once."""
+        raw = self.channel.raw
+        settling = set(tags)
+        # All up to the first that stays can be named at once.
+        last = 0
+        for tag in self.unsettled:
+            if tag not in settling:
+                break
+            last = tag
+        if last:
+            raw.basic_ack(last, multiple=True)
+        for tag in sorted(settling):
+            if tag > last:
+                raw.basic_ack(tag)
+            del self.unsettled[tag]
+        self._look_free()
+
+    def give_back(self, tags: Iterable[int]) -> None:
+        """Put these back into their queue, as the end of their connection would."""
+        for tag in list(tags):
+            if self.is_open and tag in self.unsettled:
+                del self.unsettled[tag]
+                self.channel.raw.basic_nack(tag, requeue=True)
+        self._look_free()
+
+    async def consume(self, queue: str, limit: int) -> Consumer:
+        """A consumer that gets up to `limit` messages of a queue."""
+        raw = self.channel.raw
+        try:
+            if self.prefetch != limit:
+                self.prefetch = 0
+                await self.channel.call(
+                    lambda done: raw.basic_qos(prefetch_count=limit, callback=done)
+                )
+                self.prefetch = limit
+        except BaseException:
+            self.let_go()
+            raise
+        consumer = self.consumer = Consumer(self, limit)
+        try:
+            await self.channel.call(
+                lambda done: raw.basic_consume(
+                    queue, consumer.on_delivery, consumer_tag=consumer.tag, callback=done
+                )
+            )
+        except asyncio.CancelledError:
+            consumer.abandon()
+            raise
+        return consumer
+
+    def let_go(self) -> None:
+        """The pop that has it is over, but for its deliveries."""
+        self.taken = False
+        self.consumer = None
+        self._look_free()
+
+    def _look_free(self) -> None:
+        if not self.taken and not self.unsettled and self.is_open:
+            self._on_free(self)
+
+    def _on_closed(self, reason: Exception) -> None:
+        self.unsettled.clear()
+        if self.consumer is not None:
+            self.consumer.end(reason)
+
+    def _on_cancelled_by_broker(self, frame: Any) -> None:
+        if self.consumer is not None and self.consumer.tag == frame.method.consumer_tag:
+            self.consumer.end(ConsumerCancelled("its queue was deleted, or its node went down"))
+
+
+class Consumer:
+    """Collects what arrives for one pop."""
+
+    def __init__(self, channel: ConsumingChannel, limit: int) -> None:
+        self.arrivals: list[Arrival] = []
+        self.tag = f"pop-{next(_tags)}"
+        self._channel = channel
+        self._limit = limit
+        self._abandoned = False
+        self._error: Exception | None = None
+        self._first: asyncio.Future[None] | None = None
+        self._stopping: asyncio.Task[None] | None = None
+
+    async def arrival(self, seconds: float) -> None:
+        """Wait until something has come, for so many seconds at most."""
+        if self._error is not None:
+            raise self._error
+        if self.arrivals or seconds <= 0:
+            return
+        loop = asyncio.get_running_loop()
+        self._first = loop.create_future()
+        timer = loop.call_later(seconds, self._wake)
+        try:
+            await self._first
+        finally:
+            timer.cancel()
+
+    async def stop(self) -> None:
+        """Get nothing more; when it returns, everything has come that was on its way."""
+        self._begin_to_stop()
+        if len(self.arrivals) < self._limit and self._stopping is not None:
+            # With the prefetch exhausted nothing can come, and nobody has to wait.
+            await asyncio.shield(self._stopping)
+        if not self._channel.is_open and self._error is not None:
+            raise self._error
+
+    def abandon(self) -> None:
+        """Nobody wants it any more: give back what came, and what is still to come."""
+        self._abandoned = True
+        self._channel.give_back(arrival.tag for arrival in self.arrivals)
+        self._begin_to_stop()
+
+    def end(self, reason: Exception) -> None:
+        """Nothing more will come, for this reason."""
+        self._error = reason
+        if self._first is not None and not self._first.done():
+            self._first.set_exception(reason)
+
+    def on_delivery(self, _raw: Any, method: Any, properties: Any, body: bytes) -> None:
+        """Something came."""
+        tag = method.delivery_tag
+        self._channel.unsettled[tag] = None
+        if self._abandoned:
+            self._channel.give_back([tag])
+            return
+        self.arrivals.append(Arrival(self._channel, tag, method.redelivered, properties, body))
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._first is not None and not self._first.done():
+            self._first.set_result(None)
+
+    def _begin_to_stop(self) -> None:
+        if self._stopping is None:
+            self._stopping = asyncio.get_running_loop().create_task(self._cancel())
+
+    async def _cancel(self) -> None:
+        raw = self._channel.channel.raw
+
+        def cancel(done: Callable[[Any], None]) -> None:
+            raw.basic_cancel(self.tag, callback=done)
+            # pika would send back what still arrives, and that would count as a delivery.
+            raw._cancelled.discard(self.tag)
+
+        try:
+            if self.tag in raw.consumer_tags:  # else the broker has cancelled it
+                await self._channel.channel.call(cancel)
+        except (AMQPError, OSError) as error:
+            self._error = error
+        self._channel.let_go()

@@ -1,0 +1,76 @@
+"""From what pika raises to the errors of the contract: the one place for it."""
+
+from __future__ import annotations
+
+import copy
+
+from pika.exceptions import (  # type: ignore[import-untyped]  # pika ships no types
+    ChannelClosedByBroker,
+    ProbableAccessDeniedError,
+    ProbableAuthenticationError,
+)
+
+from hypercube_queue import BackendError, QueueError
+
+#: What the broker calls the reasons for which it closes a channel.
+ACCESS_REFUSED, NOT_FOUND, RESOURCE_LOCKED, PRECONDITION_FAILED = 403, 404, 405, 406
+
+_REMEDIES = {
+    ACCESS_REFUSED: "grant the user this permission in the vhost, or open the queue with "
+    "declare=false where only declaring is refused",
+    NOT_FOUND: "create it, or open the queue with declare=true",
+    RESOURCE_LOCKED: "close the connection that has it exclusively, or use another queue",
+}
+
+
+def translation(error: BaseException, place: str, *, sent: bool) -> QueueError:
+    """What the contract calls it; `sent`: the broker may have received the request."""
+    translated = BackendError(f"{place}: {_explained(error, sent=sent)}", outcome_unknown=sent)
+    translated.__cause__ = error
+    return translated
+
+
+def twin(error: QueueError) -> QueueError:
+    """An equal error for another item of the batch (ERR-4)."""
+    other = copy.copy(error)
+    other.__cause__ = error.__cause__
+    return other
+
+
+def closed_with(error: BaseException | None, code: int) -> bool:
+    """Whether the broker closed a channel for this reason."""
+    return isinstance(error, ChannelClosedByBroker) and error.reply_code == code
+
+
+def _explained(error: BaseException, *, sent: bool) -> str:
+    if isinstance(error, ChannelClosedByBroker):
+        text = f"the broker refused: {error.reply_text}"
+        if error.reply_code == PRECONDITION_FAILED and "inequivalent arg" in error.reply_text:
+            return (
+                f"{text}. It exists with another argument, and a queue keeps the arguments that "
+                "it was declared with: open the queue with the queue_type it has, delete it once "
+                "it is empty, or use it as it is with declare=false"
+            )
+        remedy = _REMEDIES.get(error.reply_code)
+        return text if remedy is None else f"{text}; {remedy}"
+    if isinstance(error, ProbableAuthenticationError):
+        return "the broker refused the user name or the password"
+    if isinstance(error, ProbableAccessDeniedError):
+        return "the broker refused the vhost: does it exist, and may this user use it?"
+    if isinstance(error, TimeoutError):
+        return "no answer in time" if sent else "it cannot be reached in time"
+    what = "the connection was lost" if sent else "no connection"
+    return f"{what}: {_innermost(error)}"
+
+
+def _innermost(error: BaseException) -> str:
+    """What pika wraps several times over while it connects."""
+    while True:
+        inner = error.args[0] if error.args else None
+        several = getattr(inner, "exceptions", None) or getattr(error, "exceptions", None)
+        if several:
+            error = several[-1]
+        elif isinstance(each := getattr(error, "exception", inner), BaseException):
+            error = each
+        else:
+            return f"{type(error).__name__}: {error}"

@@ -1,0 +1,53 @@
+"""From what the broker delivers to messages."""
+
+from __future__ import annotations
+
+from hypercube_queue import Message
+from hypercube_queue.driver import decode_envelope, from_microseconds
+from hypercube_queue_rabbitmq._consuming import Arrival
+from hypercube_queue_rabbitmq._delivery import RabbitMQDelivery
+
+#: Deliveries before this one, as quorum queues count them: since 4.3, and before.
+_COUNTS = ("x-acquired-count", "x-delivery-count")
+
+
+def received(arrival: Arrival, owner: object, queue_name: str) -> Message:
+    """The message of a delivery; raises UnreadableEnvelope.
+
+    It belongs to the queue that it was found in, where an operator may have moved it.
+    """
+    envelope = decode_envelope(arrival.body)
+    attempt = envelope.attempt_base + _delivered_before(arrival) + 1
+    delivery = RabbitMQDelivery(
+        owner,
+        queue_name,
+        envelope.id,
+        channel=arrival.channel,
+        tag=arrival.tag,
+        attempt=attempt,
+        job_name=envelope.job_name,
+        namespace=envelope.namespace,
+        visibility_us=envelope.visibility_us,
+    )
+    return Message(
+        queue_name,
+        envelope.payload,
+        envelope.job_name,
+        envelope.namespace,
+        envelope.id,
+        envelope.extra,
+        visibility_timeout=(
+            None if envelope.visibility_us is None else from_microseconds(envelope.visibility_us)
+        ),
+        attempt=attempt,
+        driver_data=delivery,
+    )
+
+
+def _delivered_before(arrival: Arrival) -> int:
+    headers = arrival.properties.headers or {}
+    for name in _COUNTS:
+        if isinstance(count := headers.get(name), int):
+            return int(count)
+    # A classic queue knows of one delivery at least, or of none.
+    return int(arrival.redelivered)

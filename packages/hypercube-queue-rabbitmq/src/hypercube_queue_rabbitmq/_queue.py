@@ -1,0 +1,248 @@
+"""The driver object."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import time
+from collections.abc import Callable, Coroutine
+from concurrent.futures import CancelledError
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from pika.connection import Parameters  # type: ignore[import-untyped]  # pika ships no types
+
+from hypercube_queue import BackendError, Guarantees, InvalidArgument, Message, QueueClosed
+from hypercube_queue.driver import (
+    MAX_POP,
+    Closing,
+    Gate,
+    PushBatch,
+    SettlementBatch,
+    checked_count,
+    checked_queue_name,
+    checked_wait,
+)
+from hypercube_queue_rabbitmq._client import Client, Settled
+from hypercube_queue_rabbitmq._delivery import RabbitMQDelivery
+from hypercube_queue_rabbitmq._errors import translation, twin
+from hypercube_queue_rabbitmq._names import Names
+from hypercube_queue_rabbitmq._options import Options, QueueType, guarantees
+from hypercube_queue_rabbitmq._outgoing import Destination, Outgoing, pushed, updated
+from hypercube_queue_rabbitmq._thread import IOThread
+from hypercube_queue_rabbitmq._topology import Topology
+
+T = TypeVar("T")
+
+_KIND = "RabbitMQ queue"
+#: How much earlier than the caller the loop gives up, since it knows what was sent: a share of
+#: the operation_timeout, and seconds at most.
+_EARLIER = 0.1
+_EARLIER_AT_MOST = 0.5
+#: How long `close` waits for the broker to say goodbye.
+_GOODBYE = 2.0
+
+#: Threads, loops and sockets of the process that this one was forked from. Were they freed
+#: here, they would be closed, and the parent shares them.
+_inherited: list[object] = []
+
+
+class RabbitMQQueue(Closing):
+    """A queue on RabbitMQ, through connections of pika's that it makes itself.
+
+    `parameters` say where and as whom; nothing is contacted before the first call. One thread
+    with two connections serves all callers, as many as there are.
+
+    `queue_type` is "quorum", replicated and with exact attempts, or "classic". With `declare`
+    queues and their dead letters are declared when they are first used; otherwise they are
+    yours to create. `prefix` starts the broker's names of all of them. `poll_timeout` is how
+    long a pop waits by default, `operation_timeout` how long any call may take beyond its
+    `wait`. There are no leases, so `visibility_timeout` is checked and changes nothing: a
+    delivery is held until it is settled, or its connection ends.
+
+    A waiting pop is served by the broker at once (POP-7). In a forked child the queue opens
+    its own connections (LIFE-4).
+    """
+
+    def __init__(
+        self,
+        parameters: Parameters,
+        *,
+        queue_type: QueueType = "quorum",
+        declare: bool = True,
+        prefix: str = "",
+        poll_timeout: timedelta = timedelta(seconds=1),
+        visibility_timeout: timedelta = timedelta(seconds=30),
+        operation_timeout: timedelta = timedelta(seconds=30),
+    ) -> None:
+        if not isinstance(parameters, Parameters):
+            raise InvalidArgument(
+                f"parameters are a pika.ConnectionParameters, not {type(parameters).__name__}; "
+                "open_queue takes a URL, and AsyncQueue makes the queue asynchronous"
+            )
+        self._options = Options(
+            queue_type=queue_type,
+            declare=declare,
+            prefix=prefix,
+            poll_timeout=poll_timeout,
+            visibility_timeout=visibility_timeout,
+            operation_timeout=operation_timeout,
+        )
+        self._guarantees = guarantees(queue_type)
+        self._parameters = parameters
+        self._place = (
+            f"rabbitmq {parameters.host}:{parameters.port} vhost {parameters.virtual_host!r}"
+        )
+        self._gate = Gate(_KIND, in_child=self._begin_in_child)
+        self._begin()
+
+    @property
+    def guarantees(self) -> Guarantees:
+        return self._guarantees
+
+    # Push
+
+    def push(self, *messages: Message) -> None:
+        with self._gate:
+            batch = PushBatch(messages, self._guarantees)
+            if batch.items:
+                outgoing = [pushed(item) for item in batch.items]
+                try:
+                    self._run(lambda end: self._client.push(outgoing, end))
+                except BackendError as error:
+                    original = error
+                    batch.fail_all(batch.items, lambda: twin(original))
+                for each in outgoing:
+                    if each.error is not None:
+                        batch.fail_at(each.index, each.error)
+            batch.raise_failures()
+
+    # Pop
+
+    def pop(
+        self, queue_name: str, max_messages: int = 1, *, wait: timedelta | None = None
+    ) -> list[Message]:
+        with self._gate:
+            queue_name = checked_queue_name(queue_name, self._guarantees)
+            checked_count("max_messages", max_messages, at_most=MAX_POP)
+            waiting = checked_wait(wait, self._options.poll_timeout).total_seconds()
+            # The loop's clock is this one.
+            until = time.monotonic() + waiting
+            return self._run(
+                lambda end: self._client.pop(self, queue_name, max_messages, until, end),
+                waiting,
+                unclaimed=self._client.hand_back,
+            )
+
+    # Settlement
+
+    def ack(self, *messages: Message) -> None:
+        with self._gate:
+            batch = SettlementBatch("ack", messages, RabbitMQDelivery, self, self._guarantees)
+            self._settle(batch, [], lambda _end: self._client.ack(batch.items))
+
+    def retry(self, *messages: Message) -> None:
+        with self._gate:
+            batch = SettlementBatch(
+                "retry",
+                messages,
+                RabbitMQDelivery,
+                self,
+                self._guarantees,
+                contents=True,
+                delay=True,
+            )
+            self._move(batch, "work")
+
+    def dead_letter(self, *messages: Message) -> None:
+        with self._gate:
+            batch = SettlementBatch(
+                "dead_letter", messages, RabbitMQDelivery, self, self._guarantees, contents=True
+            )
+            self._move(batch, "dead")
+
+    # Capabilities
+
+    def redrive(self, queue_name: str, count: int) -> int:
+        with self._gate:
+            queue_name = checked_queue_name(queue_name, self._guarantees)
+            checked_count("count", count)
+            return self._run(lambda end: self._client.redrive(queue_name, count, end))
+
+    # Lifecycle
+
+    def close(self) -> None:
+        if self._gate.close() and self._thread.is_running:
+            reason = QueueClosed(f"this {_KIND} was closed while a pop waited")
+            self._thread.post(lambda: self._client.wake_all(reason))
+            self._gate.wait_until_empty(self._options.operation_timeout)
+            with contextlib.suppress(TimeoutError):  # the thread is stopped in any case
+                self._thread.call(lambda: self._client.close(_GOODBYE), 2 * _GOODBYE)
+            self._thread.stop(_GOODBYE)
+
+    # Within
+
+    def _begin(self) -> None:
+        options = self._options
+        self._thread = IOThread()
+        self._client = Client(
+            self._named("publishing"),
+            self._named("consuming"),
+            Topology(Names(options.prefix), options.queue_type, declare=options.declare),
+            self._place,
+        )
+
+    def _begin_in_child(self) -> None:
+        _inherited.append((self._thread, self._client))
+        self._begin()
+
+    def _named(self, purpose: str) -> Parameters:
+        """The parameters with what must hold for every call to end in time."""
+        parameters = copy.copy(self._parameters)
+        seconds = self._options.operation_timeout.total_seconds()
+        parameters.connection_attempts = 1
+        parameters.socket_timeout = parameters.stack_timeout = seconds
+        # The other connection has to go on working, and this one tells at once.
+        parameters.blocked_connection_timeout = None
+        parameters.client_properties = {
+            **(parameters.client_properties or {}),
+            "connection_name": f"hypercube {purpose}",
+        }
+        return parameters
+
+    def _run(
+        self,
+        make: Callable[[float], Coroutine[Any, Any, T]],
+        waiting: float = 0,
+        *,
+        unclaimed: Callable[[T], None] | None = None,
+    ) -> T:
+        """Run a call of the client's, which ends in time."""
+        seconds = self._options.operation_timeout.total_seconds()
+        end = time.monotonic() + waiting + seconds - min(_EARLIER * seconds, _EARLIER_AT_MOST)
+        try:
+            return self._thread.call(lambda: make(end), waiting + seconds, unclaimed=unclaimed)
+        except (TimeoutError, CancelledError) as error:
+            raise translation(error, self._place, sent=True) from error
+
+    def _settle(
+        self,
+        batch: SettlementBatch[RabbitMQDelivery],
+        outgoing: list[Outgoing],
+        settle: Callable[[float], Coroutine[Any, Any, list[Settled]]],
+    ) -> None:
+        if batch.items:
+            try:
+                for item in self._run(settle):
+                    batch.fail_stale(item)
+            except BackendError as error:
+                original = error
+                batch.fail_all(batch.items, lambda: twin(original))
+            for each in outgoing:
+                if each.error is not None:
+                    batch.fail_at(each.index, each.error)
+        batch.raise_failures()
+
+    def _move(self, batch: SettlementBatch[RabbitMQDelivery], destination: Destination) -> None:
+        outgoing = [updated(item, destination) for item in batch.items]
+        self._settle(batch, outgoing, lambda end: self._client.move(batch.items, outgoing, end))
