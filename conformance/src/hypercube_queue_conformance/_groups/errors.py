@@ -187,7 +187,7 @@ class Errors:
         message = Message(QUEUE, secret, id="same", extra=secret)
         trial.queue.push(message)
         texts = [
-            *_texts(trial.queue.push, Message(QUEUE, secret, id="same", extra=secret)),
+            *_texts(trial.queue.push, *(Message(QUEUE, secret, id="2", extra=secret),) * 2),
             *_texts(trial.queue.push, Message(QUEUE, secret, id="bad\n", extra=secret)),
             *_texts(trial.queue.push, Message("", secret, extra=secret)),
             *_texts(trial.queue.push, Message(OTHER_QUEUE, _SECRET)),  # type: ignore[arg-type]

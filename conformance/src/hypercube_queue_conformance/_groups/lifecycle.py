@@ -288,6 +288,8 @@ class Lifecycle:
         trial.queue.push(Message(QUEUE, b"delayed", delay=trial.delay))
         for _ in range(4):
             trial.let_pass(_a_long_time(trial))
+        if not trial.guarantees.leases:
+            trial.hasty.retry(held)
         assert trial.visible() == sorted([ready.payload, held.payload, b"delayed"])
         if trial.guarantees.unique_ids != "none":
             assert len(failed(trial.queue.push, Message(QUEUE, id=dead.id))) == 1

@@ -7,8 +7,9 @@ from hypercube_queue.driver import decode_envelope, from_microseconds
 from hypercube_queue_rabbitmq._consuming import Arrival
 from hypercube_queue_rabbitmq._delivery import RabbitMQDelivery
 
-#: Deliveries before this one, as quorum queues count them: since 4.3, and before.
-_COUNTS = ("x-acquired-count", "x-delivery-count")
+#: How often a quorum queue lost a delivery before this one. Its `x-acquired-count` is of no use:
+#: it also counts what was on its way to a consumer that was just being cancelled.
+_COUNT = "x-delivery-count"
 
 
 def received(arrival: Arrival, owner: object, queue_name: str) -> Message:
@@ -46,8 +47,8 @@ def received(arrival: Arrival, owner: object, queue_name: str) -> Message:
 
 def _delivered_before(arrival: Arrival) -> int:
     headers = arrival.properties.headers or {}
-    for name in _COUNTS:
-        if isinstance(count := headers.get(name), int):
-            return int(count)
+    count = headers.get(_COUNT)
+    if count is not None or "x-acquired-count" in headers:
+        return int(count or 0)
     # A classic queue knows of one delivery at least, or of none.
     return int(arrival.redelivered)
