@@ -7,6 +7,7 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import ClassVar, Self
@@ -98,3 +99,17 @@ class TestQuorum(QueueConformance):
     """Replicated queues, which count attempts."""
 
     harness = QuorumHarness
+
+
+class ClassicHarness(QuorumHarness):
+    """The same with queues that are on one node, and count no attempts."""
+
+    guarantees = replace(QuorumHarness.guarantees, exact_attempts=False)
+    queue_type = "classic"
+
+
+@pytest.mark.server("rabbitmq")
+class TestClassic(QueueConformance):
+    """Queues of one node."""
+
+    harness = ClassicHarness

@@ -20,7 +20,7 @@ from hypercube_queue.driver import (
     shown,
 )
 from hypercube_queue_rabbitmq._connection import Connection
-from hypercube_queue_rabbitmq._consuming import Arrival
+from hypercube_queue_rabbitmq._consuming import Arrival, ConsumingChannel
 from hypercube_queue_rabbitmq._delivery import RabbitMQDelivery
 from hypercube_queue_rabbitmq._errors import NOT_FOUND, closed_with, translation
 from hypercube_queue_rabbitmq._incoming import received
@@ -32,6 +32,9 @@ from hypercube_queue_rabbitmq._topology import Topology
 logger = logging.getLogger("hypercube_queue_rabbitmq")
 
 Settled: TypeAlias = SettlementItem[RabbitMQDelivery]
+
+#: Items that failed, with the error; None for those that are stale.
+Fates: TypeAlias = list[tuple[Settled, QueueError | None]]
 
 #: How many dead letters are on their way at once.
 _REDRIVEN_AT_ONCE = 256
@@ -78,40 +81,34 @@ class Client:
             sent = isinstance(error, TimeoutError)
             raise translation(error, self._place, sent=sent) from error
 
-    async def ack(self, items: Sequence[Settled]) -> list[Settled]:
-        """Remove deliveries; the stale ones."""
-        owned, stale = await self._owned(items)
-        self._remove(owned)
-        return stale
+    async def ack(self, items: Sequence[Settled], end: float) -> Fates:
+        """Remove deliveries."""
+        owned, fates = await self._owned(items)
+        return fates + await self._remove(owned, end)
 
-    async def move(
-        self, items: Sequence[Settled], batch: Sequence[Outgoing], end: float
-    ) -> list[Settled]:
-        """Publish each message anew, then remove the delivery that it was; the stale ones.
-
-        What became of each of the others stands in its `error`.
-        """
-        owned, stale = await self._owned(items)
+    async def move(self, items: Sequence[Settled], batch: Sequence[Outgoing], end: float) -> Fates:
+        """Publish each message anew, then remove the delivery that it was (SET-6)."""
+        owned, fates = await self._owned(items)
         moved: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         for item in owned:
             item.delivery.channel.moving[item.delivery.tag] = moved
         outgoing = {each.index: each for each in batch}
         try:
             await self._publisher.publish([outgoing[item.index] for item in owned], end)
-            stored = [item for item in owned if outgoing[item.index].stored]
-            for item in stored:
-                if not self._owns(item):
-                    outgoing[item.index].error = BackendError(
-                        f"{self._place}: the message was stored anew, and then the connection was "
-                        "lost over which the old copy should have been removed; it may come twice",
-                        outcome_unknown=True,
-                    )
-            self._remove([item for item in stored if self._owns(item)])
+            stored = []
+            for item in owned:
+                if (error := outgoing[item.index].error) is not None:
+                    fates.append((item, error))
+                elif self._owns(item):
+                    stored.append(item)
+                else:
+                    fates.append((item, self._twice()))
+            removed = await self._remove(stored, end)
+            return fates + [(item, self._twice(error)) for item, error in removed]
         finally:
             for item in owned:
                 item.delivery.channel.moving.pop(item.delivery.tag, None)
             moved.set_result(None)
-        return stale
 
     async def redrive(self, queue_name: str, count: int, end: float) -> int:
         """Move dead letters back; how many surely moved."""
@@ -198,10 +195,14 @@ class Client:
             logger.warning("a message in queue %s cannot be read: %s", shown(queue_name), reason)
             batch.append(set_aside(queue_name, arrival.body, arrival.properties, reason))
         await self._publisher.publish(batch, end)
-        for (arrival, _), each in zip(unreadable, batch, strict=True):
-            # What could not be set aside stays with us until the connection ends.
-            if each.stored and arrival.tag in arrival.channel.unsettled:
-                arrival.channel.ack([arrival.tag])
+        # What could not be set aside stays with us until the connection ends.
+        done = [
+            arrival.tag
+            for (arrival, _), each in zip(unreadable, batch, strict=True)
+            if each.stored and arrival.tag in arrival.channel.unsettled
+        ]
+        if done:
+            await unreadable[0][0].channel.ack(done)
 
     async def _revive(
         self, arrivals: Sequence[Arrival], queue_name: str, end: float
@@ -224,26 +225,24 @@ class Client:
                 await self._set_aside(unreadable, queue_name, end)
             await self._publisher.publish(batch, end)
         finally:
-            stored = 0
+            stored = []
             for arrival, each in zip(readable, batch, strict=True):
-                if each.stored and arrival.tag in arrival.channel.unsettled:
-                    arrival.channel.ack([arrival.tag])
-                    stored += 1
+                if each.stored:
+                    stored.append(arrival.tag)
                 else:
                     arrival.channel.give_back([arrival.tag])
-        return stored, next((each.error for each in batch if each.error is not None), None)
+            channel = arrivals[0].channel
+            await channel.ack(tag for tag in stored if tag in channel.unsettled)
+        return len(stored), next((each.error for each in batch if each.error is not None), None)
 
-    async def _owned(self, items: Sequence[Settled]) -> tuple[list[Settled], list[Settled]]:
-        """The items whose deliveries can be settled, and the others, once nobody else does it."""
+    async def _owned(self, items: Sequence[Settled]) -> tuple[list[Settled], Fates]:
+        """The items whose deliveries can be settled, once nobody else is at it, and the stale."""
         for item in items:
             channel = item.delivery.channel
             while channel.owner is self._pool and (moving := channel.moving.get(item.delivery.tag)):
                 await asyncio.shield(moving)
-        owned: list[Settled] = []
-        stale: list[Settled] = []
-        for item in items:
-            (owned if self._owns(item) else stale).append(item)
-        return owned, stale
+        owned = [item for item in items if self._owns(item)]
+        return owned, [(item, None) for item in items if not self._owns(item)]
 
     def _owns(self, item: Settled) -> bool:
         channel = item.delivery.channel
@@ -253,9 +252,30 @@ class Client:
             and item.delivery.tag in channel.unsettled
         )
 
-    def _remove(self, items: Iterable[Settled]) -> None:
-        by_channel: dict[int, list[Settled]] = {}
+    async def _remove(self, items: Iterable[Settled], end: float) -> Fates:
+        by_channel: dict[ConsumingChannel, list[Settled]] = {}
         for item in items:
-            by_channel.setdefault(id(item.delivery.channel), []).append(item)
-        for group in by_channel.values():
-            group[0].delivery.channel.ack([item.delivery.tag for item in group])
+            by_channel.setdefault(item.delivery.channel, []).append(item)
+        fates: Fates = []
+
+        async def remove(channel: ConsumingChannel, group: list[Settled]) -> None:
+            try:
+                async with asyncio.timeout_at(end):
+                    await channel.ack([item.delivery.tag for item in group])
+            except (AMQPError, OSError, TimeoutError) as error:
+                if isinstance(error, TimeoutError):
+                    self._consuming.abort(error)
+                fates.extend((item, translation(error, self._place, sent=True)) for item in group)
+
+        # At once for all, since tags are taken out before anything is awaited.
+        await asyncio.gather(*(remove(channel, group) for channel, group in by_channel.items()))
+        return fates
+
+    def _twice(self, cause: BaseException | None = None) -> QueueError:
+        error = BackendError(
+            f"{self._place}: the message was stored anew, but the connection was lost over which "
+            "the old copy was to be removed; it may come twice",
+            outcome_unknown=True,
+        )
+        error.__cause__ = cause
+        return error

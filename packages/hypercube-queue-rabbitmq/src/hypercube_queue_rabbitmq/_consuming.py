@@ -62,8 +62,12 @@ class ConsumingChannel:
         """Whether deliveries on it can still be settled."""
         return self.channel.closed_by is None and bool(self.channel.raw.is_open)
 
-    def ack(self, tags: Iterable[int]) -> None:
-        """Remove these for good; each is unsettled, and named once."""
+    async def ack(self, tags: Iterable[int]) -> None:
+        """Remove these for good; each is unsettled, and named once.
+
+        There is no confirm of an ack. But when this returns, the broker's end of the channel has
+        taken it in, so it does not matter what becomes of this process.
+        """
         raw = self.channel.raw
         settling = set(tags)
         # All up to the first that stays can be named at once.
@@ -78,6 +82,10 @@ class ConsumingChannel:
             if tag > last:
                 raw.basic_ack(tag)
             del self.unsettled[tag]
+        # A channel answers in the order in which it was asked; this changes nothing.
+        await self.channel.call(
+            lambda done: raw.basic_qos(prefetch_count=self.prefetch, callback=done)
+        )
         self._look_free()
 
     def give_back(self, tags: Iterable[int]) -> None:

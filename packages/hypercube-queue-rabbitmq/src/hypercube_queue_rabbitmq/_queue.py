@@ -23,12 +23,12 @@ from hypercube_queue.driver import (
     checked_queue_name,
     checked_wait,
 )
-from hypercube_queue_rabbitmq._client import Client, Settled
+from hypercube_queue_rabbitmq._client import Client, Fates
 from hypercube_queue_rabbitmq._delivery import RabbitMQDelivery
 from hypercube_queue_rabbitmq._errors import translation, twin
 from hypercube_queue_rabbitmq._names import Names
 from hypercube_queue_rabbitmq._options import Options, QueueType, guarantees
-from hypercube_queue_rabbitmq._outgoing import Destination, Outgoing, pushed, updated
+from hypercube_queue_rabbitmq._outgoing import Destination, pushed, updated
 from hypercube_queue_rabbitmq._thread import IOThread
 from hypercube_queue_rabbitmq._topology import Topology
 
@@ -139,7 +139,7 @@ class RabbitMQQueue(Closing):
     def ack(self, *messages: Message) -> None:
         with self._gate:
             batch = SettlementBatch("ack", messages, RabbitMQDelivery, self, self._guarantees)
-            self._settle(batch, [], lambda _end: self._client.ack(batch.items))
+            self._settle(batch, lambda end: self._client.ack(batch.items, end))
 
     def retry(self, *messages: Message) -> None:
         with self._gate:
@@ -228,21 +228,20 @@ class RabbitMQQueue(Closing):
     def _settle(
         self,
         batch: SettlementBatch[RabbitMQDelivery],
-        outgoing: list[Outgoing],
-        settle: Callable[[float], Coroutine[Any, Any, list[Settled]]],
+        settle: Callable[[float], Coroutine[Any, Any, Fates]],
     ) -> None:
         if batch.items:
             try:
-                for item in self._run(settle):
-                    batch.fail_stale(item)
-            except BackendError as error:
-                original = error
+                for item, error in self._run(settle):
+                    if error is None:
+                        batch.fail_stale(item)
+                    else:
+                        batch.fail(item, error)
+            except BackendError as failure:
+                original = failure
                 batch.fail_all(batch.items, lambda: twin(original))
-            for each in outgoing:
-                if each.error is not None:
-                    batch.fail_at(each.index, each.error)
         batch.raise_failures()
 
     def _move(self, batch: SettlementBatch[RabbitMQDelivery], destination: Destination) -> None:
         outgoing = [updated(item, destination) for item in batch.items]
-        self._settle(batch, outgoing, lambda end: self._client.move(batch.items, outgoing, end))
+        self._settle(batch, lambda end: self._client.move(batch.items, outgoing, end))
