@@ -23,6 +23,12 @@ from hypercube_queue_rabbitmq._connection import Connection
 from hypercube_queue_rabbitmq._consuming import Arrival, ConsumingChannel
 from hypercube_queue_rabbitmq._delivery import RabbitMQDelivery
 from hypercube_queue_rabbitmq._errors import NOT_FOUND, closed_with, translation
+from hypercube_queue_rabbitmq._getting import (
+    LOOKS_EVERY,
+    TELLS_LOST_FROM_RETURNED,
+    get,
+    ready,
+)
 from hypercube_queue_rabbitmq._incoming import received
 from hypercube_queue_rabbitmq._outgoing import Outgoing, set_aside
 from hypercube_queue_rabbitmq._pool import ChannelPool
@@ -48,8 +54,15 @@ class Client:
     """
 
     def __init__(
-        self, publishing: Parameters, consuming: Parameters, topology: Topology, place: str
+        self,
+        publishing: Parameters,
+        consuming: Parameters,
+        topology: Topology,
+        place: str,
+        *,
+        counts_attempts: bool,
     ) -> None:
+        self._counts_attempts = counts_attempts
         self._topology = topology
         self._place = place
         self._publishing = Connection(publishing, topology.forget)
@@ -156,7 +169,13 @@ class Client:
     # Within
 
     async def _take(self, name: str, limit: int, until: float) -> list[Arrival]:
+        await self._consuming.open()
         channel = await self._pool.take(limit)
+        if self._counts_attempts and self._consuming.version < TELLS_LOST_FROM_RETURNED:
+            try:
+                return await self._take_singly(channel, name, limit, until)
+            finally:
+                channel.let_go()
         consumer = await channel.consume(name, limit)
         try:
             if self._closed_by is not None:
@@ -167,6 +186,21 @@ class Client:
             consumer.abandon()
             raise
         return consumer.arrivals
+
+    async def _take_singly(
+        self, channel: ConsumingChannel, name: str, limit: int, until: float
+    ) -> list[Arrival]:
+        arrivals = await get(channel, name, limit)
+        while not arrivals:
+            if self._closed_by is not None:
+                raise self._closed_by
+            left = until - asyncio.get_running_loop().time()
+            if left <= 0:
+                break
+            await asyncio.sleep(min(left, LOOKS_EVERY))
+            if await ready(channel, name):
+                arrivals = await get(channel, name, limit)
+        return arrivals
 
     async def _read(
         self, arrivals: Sequence[Arrival], owner: object, queue_name: str, end: float

@@ -12,6 +12,7 @@ import itertools
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+from pika import spec  # type: ignore[import-untyped]  # pika ships no types
 from pika.exceptions import (  # type: ignore[import-untyped]  # pika ships no types
     AMQPError,
     ConsumerCancelled,
@@ -20,6 +21,10 @@ from pika.exceptions import (  # type: ignore[import-untyped]  # pika ships no t
 from hypercube_queue_rabbitmq._channel import Channel
 
 _tags = itertools.count(1)
+
+
+def _nothing() -> None:
+    """Nobody asked."""
 
 
 class Arrival(NamedTuple):
@@ -53,9 +58,12 @@ class ConsumingChannel:
         self.unsettled: dict[int, None] = {}
         #: Those of them whose settlement is under way, until it ends.
         self.moving: dict[int, asyncio.Future[None]] = {}
+        #: Called when a get finds its queue empty.
+        self.on_nothing: Callable[[], None] = _nothing
         self._on_free = on_free
         channel.on_closed.append(self._on_closed)
         channel.raw.add_on_cancel_callback(self._on_cancelled_by_broker)
+        channel.raw.add_callback(lambda _: self.on_nothing(), [spec.Basic.GetEmpty], one_shot=False)
 
     @property
     def is_open(self) -> bool:

@@ -190,6 +190,7 @@ class RabbitMQQueue(Closing):
             self._named("consuming"),
             Topology(Names(options.prefix), options.queue_type, declare=options.declare),
             self._place,
+            counts_attempts=self._guarantees.exact_attempts,
         )
 
     def _begin_in_child(self) -> None:
