@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,7 @@ from hypercube_queue.driver import (
     MAX_ENVELOPE_OVERHEAD_BYTES,
     Envelope,
     UnreadableEnvelope,
+    checked_envelope,
     decode_envelope,
     encode_envelope,
 )
@@ -88,6 +90,37 @@ def test_a_name_that_is_not_utf_8_is_unreadable() -> None:
 
     with pytest.raises(UnreadableEnvelope, match="not UTF-8"):
         decode_envelope(blob)
+
+
+@pytest.mark.parametrize("field", ["queue_name", "id", "job_name", "namespace"])
+@pytest.mark.parametrize("bad", ["a\nb", "nul\x00", "x" * 256])
+def test_where_others_write_a_name_that_no_push_takes_is_unreadable(field: str, bad: str) -> None:
+    """It could be neither settled nor pushed again under its name."""
+    blob = encode_envelope(replace(_SAMPLE, **{field: bad}))
+
+    with pytest.raises(UnreadableEnvelope, match=f"invalid name: {field}"):
+        checked_envelope(blob)
+
+
+@pytest.mark.parametrize("field", ["queue_name", "id"])
+def test_where_others_write_a_message_without_queue_or_id_is_unreadable(field: str) -> None:
+    """Nothing would identify it."""
+    with pytest.raises(UnreadableEnvelope, match=f"invalid name: {field} is empty"):
+        checked_envelope(encode_envelope(replace(_SAMPLE, **{field: ""})))
+
+
+@pytest.mark.parametrize("visibility_us", [0, 3650 * 86_400 * 1_000_000 + 1, 2**63 - 1])
+def test_where_others_write_a_lease_that_no_push_takes_is_unreadable(visibility_us: int) -> None:
+    """It is no duration that a message can have, and perhaps none that Python can."""
+    with pytest.raises(UnreadableEnvelope, match=f"lease of {visibility_us} microseconds"):
+        checked_envelope(encode_envelope(replace(_SAMPLE, visibility_us=visibility_us)))
+
+
+def test_what_a_push_could_have_written_is_decoded_as_ever() -> None:
+    """The checks change nothing."""
+    sample = replace(_SAMPLE, visibility_us=None, job_name="", namespace="")
+
+    assert checked_envelope(encode_envelope(sample)) == sample
 
 
 @given(st.binary(max_size=80))

@@ -15,7 +15,7 @@ from hypercube_queue import BackendError, Message, QueueError
 from hypercube_queue.driver import (
     SettlementItem,
     UnreadableEnvelope,
-    decode_envelope,
+    checked_envelope,
     encode_envelope,
     shown,
 )
@@ -247,7 +247,7 @@ class Client:
         batch: list[Outgoing] = []
         for arrival in arrivals:
             try:
-                envelope = decode_envelope(arrival.body)
+                envelope = checked_envelope(arrival.body)
             except UnreadableEnvelope as reason:
                 unreadable.append((arrival, str(reason)))
                 continue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hypercube_queue import Message
-from hypercube_queue.driver import decode_envelope, from_microseconds
+from hypercube_queue.driver import checked_envelope, from_microseconds
 from hypercube_queue_rabbitmq._consuming import Arrival
 from hypercube_queue_rabbitmq._delivery import RabbitMQDelivery
 
@@ -17,7 +17,7 @@ def received(arrival: Arrival, owner: object, queue_name: str) -> Message:
 
     It belongs to the queue that it was found in, where an operator may have moved it.
     """
-    envelope = decode_envelope(arrival.body)
+    envelope = checked_envelope(arrival.body)
     attempt = envelope.attempt_base + _delivered_before(arrival) + 1
     delivery = RabbitMQDelivery(
         owner,

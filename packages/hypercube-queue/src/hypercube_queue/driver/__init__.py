@@ -21,6 +21,7 @@ from hypercube_queue.driver._envelope import (
     MAX_ENVELOPE_OVERHEAD_BYTES,
     Envelope,
     UnreadableEnvelope,
+    checked_envelope,
     decode_envelope,
     encode_envelope,
 )
@@ -69,6 +70,7 @@ __all__ = [
     "checked_bytes",
     "checked_count",
     "checked_delay",
+    "checked_envelope",
     "checked_name",
     "checked_poll_timeout",
     "checked_queue_name",

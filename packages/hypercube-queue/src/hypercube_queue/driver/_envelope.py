@@ -14,6 +14,11 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
+from hypercube_queue._errors import InvalidArgument
+from hypercube_queue._message import MAX_DURATION
+from hypercube_queue.driver._fields import checked_name
+from hypercube_queue.driver._time import to_microseconds
+
 _MAGIC = b"HQ"
 _VERSION = 1
 #: attempt base, visibility in microseconds (-1: none), four text lengths, then those of extra
@@ -21,6 +26,8 @@ _VERSION = 1
 _HEADER = struct.Struct(">Iq4HII")
 _START = _MAGIC + bytes((_VERSION,))
 _PREFIX_BYTES = len(_START) + _HEADER.size
+
+_LONGEST_LEASE_US = to_microseconds(MAX_DURATION)
 
 #: What an envelope adds to `payload` and `extra` at most: four names of the greatest length.
 MAX_ENVELOPE_OVERHEAD_BYTES = _PREFIX_BYTES + 4 * 255
@@ -97,6 +104,27 @@ def decode_envelope(blob: bytes) -> Envelope:
         )
     except UnicodeDecodeError as error:
         raise UnreadableEnvelope("a name in the envelope is not UTF-8") from error
+
+
+def checked_envelope(blob: bytes) -> Envelope:
+    """`decode_envelope` where others can write, too: what no push takes is unreadable.
+
+    Such a name or lease would fail far from here, and each time the message is delivered.
+    """
+    envelope = decode_envelope(blob)
+    try:
+        checked_name("queue_name", envelope.queue_name, may_be_empty=False)
+        checked_name("id", envelope.id, may_be_empty=False)
+        checked_name("job_name", envelope.job_name, may_be_empty=True)
+        checked_name("namespace", envelope.namespace, may_be_empty=True)
+    except InvalidArgument as error:
+        raise UnreadableEnvelope(f"the envelope has an invalid name: {error}") from error
+    if envelope.visibility_us is not None and not 0 < envelope.visibility_us <= _LONGEST_LEASE_US:
+        raise UnreadableEnvelope(
+            f"the envelope has a lease of {envelope.visibility_us} microseconds; a message has 1 to "
+            f"{_LONGEST_LEASE_US}, or none of its own"
+        )
+    return envelope
 
 
 def _fault_of_start(blob: bytes) -> str:
