@@ -121,8 +121,8 @@ def checked_envelope(blob: bytes) -> Envelope:
         raise UnreadableEnvelope(f"the envelope has an invalid name: {error}") from error
     if envelope.visibility_us is not None and not 0 < envelope.visibility_us <= _LONGEST_LEASE_US:
         raise UnreadableEnvelope(
-            f"the envelope has a lease of {envelope.visibility_us} microseconds; a message has 1 to "
-            f"{_LONGEST_LEASE_US}, or none of its own"
+            f"the envelope has a lease of {envelope.visibility_us} microseconds; a message has "
+            f"1 to {_LONGEST_LEASE_US}, or none of its own"
         )
     return envelope
 
