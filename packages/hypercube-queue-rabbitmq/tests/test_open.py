@@ -1,0 +1,138 @@
+"""URLs, and the parameters that they become."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+
+import pytest
+from pika import ConnectionParameters
+from tools.backends import server
+
+from hypercube_queue import BackendError, InvalidArgument, open_queue
+from hypercube_queue_rabbitmq import RabbitMQQueue
+
+
+def _parameters(url: str) -> ConnectionParameters:
+    queue = open_queue(url)
+    assert isinstance(queue, RabbitMQQueue)
+    return queue._parameters
+
+
+@pytest.mark.parametrize(
+    ("url", "vhost"),
+    [
+        ("amqp://host", "/"),
+        ("amqp://host/", "/"),
+        ("amqp://host/%2F", "/"),
+        ("amqp://host/jobs", "jobs"),
+        ("amqp://host/a%2Fb", "a/b"),
+        ("amqp://host/%C3%A9", "é"),
+    ],
+)
+def test_the_path_is_the_vhost(url: str, vhost: str) -> None:
+    """As other clients of AMQP read it."""
+    assert _parameters(url).virtual_host == vhost
+
+
+def test_a_url_says_where_and_as_whom() -> None:
+    """With percent-escapes decoded."""
+    parameters = _parameters("amqp://us%40er:p%2Fw@[::1]:1234/v?heartbeat=7")
+
+    assert (parameters.host, parameters.port, parameters.heartbeat) == ("::1", 1234, 7)
+    assert (parameters.credentials.username, parameters.credentials.password) == ("us@er", "p/w")
+    assert parameters.ssl_options is None
+
+
+def test_without_a_word_of_it_the_broker_s_defaults_count() -> None:
+    """The guest of the broker on this machine, on the port that is registered."""
+    parameters = _parameters("amqp://")
+
+    assert (parameters.host, parameters.port) == ("localhost", 5672)
+    assert (parameters.credentials.username, parameters.credentials.password) == ("guest", "guest")
+
+
+def test_amqps_is_another_port_and_checks_the_name() -> None:
+    """TLS as it should be, unless the URL says otherwise."""
+    parameters = _parameters("amqps://host")
+    lenient = _parameters("amqps://host?ssl_check_hostname=false")
+
+    assert (parameters.port, parameters.ssl_options.server_hostname) == (5671, "host")
+    assert parameters.ssl_options.context.check_hostname
+    assert not lenient.ssl_options.context.check_hostname
+
+
+@pytest.mark.parametrize(
+    ("url", "named"),
+    [
+        ("amqp://host?queue_type=stream", "queue_type"),
+        ("amqp://host?declare=perhaps", "declare"),
+        ("amqp://host?heartbeat=-1", "heartbeat"),
+        ("amqp://host?heartbeat=soon", "heartbeat"),
+        ("amqp://host?operation_timeout=0", "operation_timeout"),
+        ("amqp://host?ssl_ca_certs=x", "ssl_ca_certs"),
+        ("amqps://host?ssl_ca_certs=/no/such/file", "ssl_ca_certs"),
+        ("amqp+pika://host", "scheme"),
+    ],
+)
+def test_a_bad_option_is_refused_by_name(url: str, named: str) -> None:
+    """Before anything is opened."""
+    with pytest.raises(InvalidArgument, match=named):
+        open_queue(url)
+
+
+def test_parameters_of_another_kind_are_refused() -> None:
+    """With a word on what is taken."""
+    with pytest.raises(InvalidArgument, match="ConnectionParameters, not str"):
+        RabbitMQQueue("amqp://host")
+
+
+def test_the_caller_s_parameters_stay_as_they_are() -> None:
+    """The queue has a copy, with the time limits that it needs."""
+    parameters = ConnectionParameters("127.0.0.1", 1, blocked_connection_timeout=5)
+    with (
+        RabbitMQQueue(parameters, operation_timeout=timedelta(seconds=2)) as queue,
+        pytest.raises(BackendError),
+    ):
+        queue.pop("mail")
+
+    assert parameters.blocked_connection_timeout == 5
+    assert parameters.client_properties is None
+
+
+def test_nobody_listens() -> None:
+    """The error comes at once, says so, and is certain."""
+    begun = time.monotonic()
+    with (
+        open_queue("amqp://127.0.0.1:1/") as queue,
+        pytest.raises(BackendError, match="no connection: ConnectionRefusedError") as caught,
+    ):
+        queue.pop("mail")
+
+    assert not caught.value.outcome_unknown
+    assert time.monotonic() - begun < 10
+
+
+@pytest.mark.server("rabbitmq")
+def test_a_wrong_password_is_said_and_not_shown() -> None:
+    """Whoever reads the log knows what to do, and nothing more."""
+    place = server("rabbitmq")
+    with (
+        open_queue(f"amqp://{place.username}:s3cret@{place.host}:{place.port}/") as queue,
+        pytest.raises(BackendError, match="refused the user name or the password") as caught,
+    ):
+        queue.pop("mail")
+    shown: BaseException | None = caught.value
+    while shown is not None:
+        assert "s3cret" not in f"{shown} {shown!r}"
+        shown = shown.__cause__
+
+
+@pytest.mark.server("rabbitmq")
+def test_a_vhost_that_is_not_there_is_said() -> None:
+    """It is the commonest mistake in such a URL."""
+    with (
+        open_queue(server("rabbitmq").url("amqp", "nowhere")) as queue,
+        pytest.raises(BackendError, match="vhost"),
+    ):
+        queue.pop("mail")
