@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hypercube_queue import BatchError, Message, NotFound
+from hypercube_queue import BatchError, Message, NotFound, QueueError
 from hypercube_queue_rabbitmq import RabbitMQQueue
 
 pytestmark = pytest.mark.server("rabbitmq")
@@ -35,25 +36,62 @@ def impatient(broken: Any, rabbitmqctl: Callable[..., str]) -> Iterator[Any]:
     set_limits(1_800_000, 60_000)
 
 
-@pytest.mark.parametrize("queue_type", ["quorum", "classic"])
-def test_a_delivery_held_too_long_is_lost_and_the_driver_works_on(
-    impatient: Any, prefix: str, open_: Callable[[str], RabbitMQQueue], queue_type: str
+def test_a_delivery_that_the_broker_takes_away_is_lost_and_the_driver_works_on(
+    impatient: Any, prefix: str, open_: Callable[[str], RabbitMQQueue]
 ) -> None:
-    """Its settlement is NotFound, it comes again with the next attempt, and no other suffers."""
-    queue = open_(impatient.url("amqp", prefix=prefix, queue_type=queue_type))
-    queue.push(Message("work", b"slow"))
+    """The broker closes its channel. Its settlement is NotFound, and no other delivery suffers."""
+    queue = open_(impatient.url("amqp", prefix=prefix))
+    queue.push(Message("work", b"slow"), Message("other", b"quick"))
     [slow] = queue.pop("work")
-    end = time.monotonic() + _PATIENCE.total_seconds()
     again: list[Message] = []
+    end = time.monotonic() + _PATIENCE.total_seconds()
     while not again and time.monotonic() < end:
         again = queue.pop("work", wait=timedelta(milliseconds=200))
+    [quick] = queue.pop("other")
 
     assert [each.payload for each in again] == [b"slow"]
-    assert again[0].attempt == 2
-    with pytest.raises(BatchError) as caught:
-        queue.ack(slow)
-    assert [type(failure.error) for failure in caught.value.failed] == [NotFound]
+    assert _failed(queue.ack, slow, quick) == [(0, NotFound)]
     queue.ack(*again)
     queue.push(Message("work", b"next"))
     queue.ack(*queue.pop("work"))
     assert queue.pop("work", wait=timedelta(0)) == []
+
+
+@pytest.mark.parametrize("queue_type", ["quorum", "classic"])
+def test_a_delivery_held_for_max_hold_is_given_back_and_counts(
+    url: str,
+    open_: Callable[[str], RabbitMQQueue],
+    queue_type: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The driver does it before the broker would. A batch popped later is held on."""
+    queue = open_(f"{url}&queue_type={queue_type}&max_hold=1")
+    assert queue.guarantees.max_hold == timedelta(seconds=1)
+    queue.push(Message("work", b"slow"), Message("other", b"quick"))
+    [slow] = queue.pop("work")
+    time.sleep(0.5)
+    [quick] = queue.pop("other")
+    [again] = queue.pop("work", wait=timedelta(seconds=5))
+
+    assert (again.payload, again.attempt) == (b"slow", 2)
+    assert _failed(queue.ack, slow, quick, again) == [(0, NotFound)]
+    assert ["max_hold" in each.getMessage() for each in caplog.records] == [True]
+
+
+def test_a_pop_may_wait_for_longer_than_a_delivery_may_be_held(
+    url: str, open_: Callable[[str], RabbitMQQueue]
+) -> None:
+    """The time begins with the delivery."""
+    queue = open_(f"{url}&max_hold=1")
+    threading.Timer(1.5, lambda: queue.push(Message("work", b"late"))).start()
+
+    [delivery] = queue.pop("work", wait=timedelta(seconds=10))
+    queue.ack(delivery)
+
+
+def _failed(call: Callable[..., None], *messages: Message) -> list[tuple[int, type[QueueError]]]:
+    try:
+        call(*messages)
+    except BatchError as error:
+        return [(failure.index, type(failure.error)) for failure in error.failed]
+    return []

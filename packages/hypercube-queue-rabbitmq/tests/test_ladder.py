@@ -42,8 +42,3 @@ def test_the_steps_of_1_0_never_change() -> None:
     assert STEPS[20:24] == (400, 419, 438, 457)
     assert (STEPS[100], STEPS[200]) == (17_482, 2_292_465)
     assert (len(STEPS), STEPS[-1]) == (356, 4_233_600_001)
-        356,
-        17_482,
-        2_292_465,
-        4_233_600_001,
-    )

@@ -22,7 +22,12 @@ def test_a_queue_with_other_arguments_is_an_error_that_says_which(
     url: str, open_: Callable[[str], RabbitMQQueue], channel: BlockingChannel, prefix: str
 ) -> None:
     """In push and in pop, with what to do; other queues go on working."""
-    channel.queue_declare(f"{prefix}work", durable=True, arguments={"x-queue-type": "classic"})
+    arguments = {
+        "x-queue-type": "classic",
+        "x-dead-letter-exchange": "",
+        "x-dead-letter-routing-key": f"hypercube.dead.{prefix}work",
+    }
+    channel.queue_declare(f"{prefix}work", durable=True, arguments=arguments)
     queue = open_(url)
 
     with pytest.raises(BatchError) as caught:
@@ -73,7 +78,7 @@ def test_without_declaring_an_unknown_queue_is_an_error(
     """With what to do, and each time; and nothing is created."""
     queue = open_(f"{url}&declare=false")
     for _ in range(2):
-        with pytest.raises(BackendError, match="no queue .* declare=true"):
+        with pytest.raises(BackendError, match=r"no queue .*declare=true"):
             queue.pop("work")
 
 

@@ -61,6 +61,7 @@ class Client:
         place: str,
         *,
         counts_attempts: bool,
+        max_hold: float,
     ) -> None:
         self._counts_attempts = counts_attempts
         self._topology = topology
@@ -68,7 +69,7 @@ class Client:
         self._publishing = Connection(publishing, topology.forget)
         self._consuming = Connection(consuming, topology.forget)
         self._publisher = Publisher(self._publishing, topology, place)
-        self._pool = ChannelPool(self._consuming)
+        self._pool = ChannelPool(self._consuming, max_hold)
         self._closed_by: QueueError | None = None
 
     async def push(self, batch: Sequence[Outgoing], end: float) -> None:

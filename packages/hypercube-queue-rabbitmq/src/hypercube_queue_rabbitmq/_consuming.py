@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -19,6 +20,8 @@ from pika.exceptions import (  # type: ignore[import-untyped]  # pika ships no t
 )
 
 from hypercube_queue_rabbitmq._channel import Channel
+
+logger = logging.getLogger("hypercube_queue_rabbitmq")
 
 _tags = itertools.count(1)
 
@@ -45,7 +48,11 @@ class ConsumingChannel:
     """
 
     def __init__(
-        self, channel: Channel, owner: object, on_free: Callable[[ConsumingChannel], None]
+        self,
+        channel: Channel,
+        owner: object,
+        max_hold: float,
+        on_free: Callable[[ConsumingChannel], None],
     ) -> None:
         self.channel = channel
         #: What may settle its deliveries: not a copy in a forked process.
@@ -60,6 +67,8 @@ class ConsumingChannel:
         self.moving: dict[int, asyncio.Future[None]] = {}
         #: Called when a get finds its queue empty.
         self.on_nothing: Callable[[], None] = _nothing
+        self._max_hold = max_hold
+        self._expiry: asyncio.TimerHandle | None = None
         self._on_free = on_free
         channel.on_closed.append(self._on_closed)
         channel.raw.add_on_cancel_callback(self._on_cancelled_by_broker)
@@ -69,6 +78,13 @@ class ConsumingChannel:
     def is_open(self) -> bool:
         """Whether deliveries on it can still be settled."""
         return self.channel.closed_by is None and bool(self.channel.raw.is_open)
+
+    def add(self, tag: int) -> None:
+        """Note a delivery. The first one begins the time for which they may be held."""
+        self.unsettled[tag] = None
+        if self._expiry is None:
+            loop = asyncio.get_running_loop()
+            self._expiry = loop.call_later(self._max_hold, self._expire)
 
     async def ack(self, tags: Iterable[int]) -> None:
         """Remove these for good; each is unsettled, and named once.
@@ -136,11 +152,27 @@ class ConsumingChannel:
         self._look_free()
 
     def _look_free(self) -> None:
-        if not self.taken and not self.unsettled and self.is_open:
-            self._on_free(self)
+        if not self.unsettled:
+            self._stop_clock()
+            if not self.taken and self.is_open:
+                self._on_free(self)
+
+    def _expire(self) -> None:
+        # The broker would do the same soon, and some versions of it would not count it.
+        logger.warning(
+            "%d deliveries were held for longer than max_hold and are given back",
+            len(self.unsettled),
+        )
+        self.channel.close()
+
+    def _stop_clock(self) -> None:
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
 
     def _on_closed(self, reason: Exception) -> None:
         self.unsettled.clear()
+        self._stop_clock()
         if self.consumer is not None:
             self.consumer.end(reason)
 
@@ -200,7 +232,7 @@ class Consumer:
     def on_delivery(self, _raw: Any, method: Any, properties: Any, body: bytes) -> None:
         """Something came."""
         tag = method.delivery_tag
-        self._channel.unsettled[tag] = None
+        self._channel.add(tag)
         if self._abandoned:
             self._channel.give_back([tag])
             return

@@ -49,7 +49,7 @@ async def _get_one(channel: ConsumingChannel, queue: str) -> Arrival | None:
     def start(done: Callable[[Any], None]) -> None:
         def take(_raw: Any, method: Any, properties: Any, body: bytes) -> None:
             tag = method.delivery_tag
-            channel.unsettled[tag] = None
+            channel.add(tag)
             if gone:
                 channel.give_back([tag])
             done(Arrival(channel, tag, method.redelivered, properties, body))

@@ -26,8 +26,8 @@ def from_url(url: str) -> RabbitMQQueue:
     `amqp://user:password@host:5672/vhost`; without a vhost it is "/", which is written %2F
     where it stands for itself. Options: `queue_type` (quorum or classic), `declare` (true),
     `prefix`, `heartbeat` (seconds), `ssl_ca_certs`, `ssl_certfile`, `ssl_keyfile`,
-    `ssl_check_hostname` (with TLS), and in seconds `poll_timeout`, `visibility_timeout` and
-    `operation_timeout`.
+    `ssl_check_hostname` (with TLS), and in seconds `max_hold`, `poll_timeout`,
+    `visibility_timeout` and `operation_timeout`.
     """
     parts = QueueURL(url)
     if parts.scheme not in _PORTS:
@@ -54,6 +54,7 @@ def from_url(url: str) -> RabbitMQQueue:
         queue_type=options.queue_type,
         declare=options.declare,
         prefix=options.prefix,
+        max_hold=options.max_hold,
         poll_timeout=options.poll_timeout,
         visibility_timeout=options.visibility_timeout,
         operation_timeout=options.operation_timeout,

@@ -24,7 +24,7 @@ QUEUE_TYPES: tuple[QueueType, ...] = ("quorum", "classic")
 #: The broker's max_message_size, unless it was told otherwise.
 _BROKER_MOST_BYTES = 16 * 1024 * 1024
 #: The broker's consumer_timeout, unless it was told otherwise.
-_BROKER_MAX_HOLD = timedelta(minutes=30)
+BROKER_MAX_HOLD = timedelta(minutes=30)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +34,7 @@ class Options:
     queue_type: QueueType = "quorum"
     declare: bool = True
     prefix: str = ""
+    max_hold: timedelta = BROKER_MAX_HOLD
     poll_timeout: timedelta = timedelta(seconds=1)
     visibility_timeout: timedelta = timedelta(seconds=30)
     operation_timeout: timedelta = timedelta(seconds=30)
@@ -44,6 +45,7 @@ class Options:
                 f"queue_type is {shown(self.queue_type)}; it takes {' or '.join(QUEUE_TYPES)}"
             )
         checked_prefix(self.prefix)
+        checked_visibility(self.max_hold, field="max_hold")
         checked_poll_timeout(self.poll_timeout)
         checked_visibility(self.visibility_timeout)
         checked_visibility(self.operation_timeout, field="operation_timeout")
@@ -59,21 +61,22 @@ class Options:
             queue_type=queue_type,
             declare=take.flag("declare", True),
             prefix=take.text("prefix", ""),
+            max_hold=take.duration("max_hold", BROKER_MAX_HOLD),
             poll_timeout=take.duration("poll_timeout", timedelta(seconds=1)),
             visibility_timeout=take.duration("visibility_timeout", timedelta(seconds=30)),
             operation_timeout=take.duration("operation_timeout", timedelta(seconds=30)),
         )
 
 
-def guarantees(queue_type: QueueType) -> Guarantees:
-    """What a queue of this type promises."""
+def guarantees(options: Options) -> Guarantees:
+    """What a queue object with these options promises."""
     return Guarantees(
         durable=True,
         leases=False,
-        max_hold=_BROKER_MAX_HOLD,
+        max_hold=options.max_hold,
         stale_settlement="connection",
         ack_confirmed=False,
-        exact_attempts=queue_type == "quorum",
+        exact_attempts=options.queue_type == "quorum",
         unique_ids="none",
         ordering="fifo",
         queue_name_pattern=QUEUE_NAME_PATTERN,

@@ -15,8 +15,9 @@ _MOST = 1000
 class ChannelPool:
     """Channels of one connection. A pop has one to itself, so a slow job endangers no other."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, max_hold: float) -> None:
         self._connection = connection
+        self._max_hold = max_hold
         self._all: set[ConsumingChannel] = set()
         self._idle: dict[ConsumingChannel, None] = {}
 
@@ -25,7 +26,9 @@ class ChannelPool:
         await self._connection.open()
         channel = self._free(limit)
         if channel is None:
-            channel = ConsumingChannel(await self._connection.channel(), self, self._put_back)
+            channel = ConsumingChannel(
+                await self._connection.channel(), self, self._max_hold, self._put_back
+            )
             self._all.add(channel)
             made = channel
             channel.channel.on_closed.append(lambda _: self._drop(made))

@@ -27,7 +27,7 @@ from hypercube_queue_rabbitmq._client import Client, Fates
 from hypercube_queue_rabbitmq._delivery import RabbitMQDelivery
 from hypercube_queue_rabbitmq._errors import translation, twin
 from hypercube_queue_rabbitmq._names import Names
-from hypercube_queue_rabbitmq._options import Options, QueueType, guarantees
+from hypercube_queue_rabbitmq._options import BROKER_MAX_HOLD, Options, QueueType, guarantees
 from hypercube_queue_rabbitmq._outgoing import Destination, pushed, updated
 from hypercube_queue_rabbitmq._thread import IOThread
 from hypercube_queue_rabbitmq._topology import Topology
@@ -35,8 +35,8 @@ from hypercube_queue_rabbitmq._topology import Topology
 T = TypeVar("T")
 
 _KIND = "RabbitMQ queue"
-#: How much earlier than the caller the loop gives up, since it knows what was sent: a share of
-#: the operation_timeout, and seconds at most.
+#: How much earlier than the caller the loop gives up, since it knows what was sent, and than the
+#: broker the driver gives back, since it counts that: a share of the limit, and seconds at most.
 _EARLIER = 0.1
 _EARLIER_AT_MOST = 0.5
 #: How long `close` waits for the broker to say goodbye.
@@ -55,7 +55,9 @@ class RabbitMQQueue(Closing):
 
     `queue_type` is "quorum", replicated and with exact attempts, or "classic". With `declare`
     queues and their dead letters are declared when they are first used; otherwise they are
-    yours to create. `prefix` starts the broker's names of all of them. `poll_timeout` is how
+    yours to create. `prefix` starts the broker's names of all of them. Deliveries that are held
+    for `max_hold` are given back; it is not to be longer than the broker's consumer_timeout,
+    which would do the same and, with RabbitMQ 4.3, without counting it. `poll_timeout` is how
     long a pop waits by default, `operation_timeout` how long any call may take beyond its
     `wait`. There are no leases, so `visibility_timeout` is checked and changes nothing: a
     delivery is held until it is settled, or its connection ends.
@@ -71,6 +73,7 @@ class RabbitMQQueue(Closing):
         queue_type: QueueType = "quorum",
         declare: bool = True,
         prefix: str = "",
+        max_hold: timedelta = BROKER_MAX_HOLD,
         poll_timeout: timedelta = timedelta(seconds=1),
         visibility_timeout: timedelta = timedelta(seconds=30),
         operation_timeout: timedelta = timedelta(seconds=30),
@@ -84,11 +87,12 @@ class RabbitMQQueue(Closing):
             queue_type=queue_type,
             declare=declare,
             prefix=prefix,
+            max_hold=max_hold,
             poll_timeout=poll_timeout,
             visibility_timeout=visibility_timeout,
             operation_timeout=operation_timeout,
         )
-        self._guarantees = guarantees(queue_type)
+        self._guarantees = guarantees(self._options)
         self._parameters = parameters
         self._place = (
             f"rabbitmq {parameters.host}:{parameters.port} vhost {parameters.virtual_host!r}"
@@ -191,6 +195,7 @@ class RabbitMQQueue(Closing):
             Topology(Names(options.prefix), options.queue_type, declare=options.declare),
             self._place,
             counts_attempts=self._guarantees.exact_attempts,
+            max_hold=_earlier(options.max_hold),
         )
 
     def _begin_in_child(self) -> None:
@@ -220,7 +225,7 @@ class RabbitMQQueue(Closing):
     ) -> T:
         """Run a call of the client's, which ends in time."""
         seconds = self._options.operation_timeout.total_seconds()
-        end = time.monotonic() + waiting + seconds - min(_EARLIER * seconds, _EARLIER_AT_MOST)
+        end = time.monotonic() + waiting + _earlier(self._options.operation_timeout)
         try:
             return self._thread.call(lambda: make(end), waiting + seconds, unclaimed=unclaimed)
         except (TimeoutError, CancelledError) as error:
@@ -246,3 +251,8 @@ class RabbitMQQueue(Closing):
     def _move(self, batch: SettlementBatch[RabbitMQDelivery], destination: Destination) -> None:
         outgoing = [updated(item, destination) for item in batch.items]
         self._settle(batch, lambda end: self._client.move(batch.items, outgoing, end))
+
+
+def _earlier(limit: timedelta) -> float:
+    seconds = limit.total_seconds()
+    return seconds - min(_EARLIER * seconds, _EARLIER_AT_MOST)
