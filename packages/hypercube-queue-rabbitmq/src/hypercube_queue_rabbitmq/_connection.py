@@ -14,6 +14,7 @@ from pika.adapters.asyncio_connection import (  # type: ignore[import-untyped]  
     AsyncioConnection,
 )
 from pika.connection import Parameters  # type: ignore[import-untyped]
+from pika.exceptions import AMQPConnectionError, AMQPError  # type: ignore[import-untyped]
 
 from hypercube_queue_rabbitmq._channel import Channel
 
@@ -81,7 +82,9 @@ class Connection:
 
         def fail(_raw: Any, error: Exception) -> None:
             if not opened.done():
-                opened.set_exception(error)
+                # What pika raises while it connects is of no type that it raises elsewhere.
+                known = isinstance(error, AMQPError | OSError)
+                opened.set_exception(error if known else AMQPConnectionError(error))
 
         def succeed(raw: Any) -> None:
             if not opened.done():

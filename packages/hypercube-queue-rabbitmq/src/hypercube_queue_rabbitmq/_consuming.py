@@ -178,7 +178,9 @@ class ConsumingChannel:
 
     def _on_cancelled_by_broker(self, frame: Any) -> None:
         if self.consumer is not None and self.consumer.tag == frame.method.consumer_tag:
-            self.consumer.end(ConsumerCancelled("its queue was deleted, or its node went down"))
+            self.consumer.end(
+                ConsumerCancelled("the queue was deleted while a pop waited, or lost its node")
+            )
 
 
 class Consumer:

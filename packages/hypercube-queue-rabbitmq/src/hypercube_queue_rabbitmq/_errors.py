@@ -5,9 +5,13 @@ from __future__ import annotations
 import copy
 
 from pika.exceptions import (  # type: ignore[import-untyped]  # pika ships no types
+    AMQPHeartbeatTimeout,
     ChannelClosedByBroker,
+    ConnectionClosed,
+    ConsumerCancelled,
     ProbableAccessDeniedError,
     ProbableAuthenticationError,
+    StreamLostError,
 )
 
 from hypercube_queue import BackendError, QueueError
@@ -59,7 +63,10 @@ def _explained(error: BaseException, *, sent: bool) -> str:
         return "the broker refused the vhost: does it exist, and may this user use it?"
     if isinstance(error, TimeoutError):
         return "no answer in time" if sent else "it cannot be reached in time"
-    what = "the connection was lost" if sent else "no connection"
+    if isinstance(error, ConsumerCancelled):
+        return str(error)
+    lost = sent or isinstance(error, StreamLostError | ConnectionClosed | AMQPHeartbeatTimeout)
+    what = "the connection was lost" if lost else "no connection"
     return f"{what}: {_innermost(error)}"
 
 
