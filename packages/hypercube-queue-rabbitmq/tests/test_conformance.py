@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import socket
 import time
@@ -113,3 +114,42 @@ class TestClassic(QueueConformance):
     """Queues of one node."""
 
     harness = ClassicHarness
+
+
+if os.environ.get("HYPERCUBE_TEST_ALL") == "1":
+
+    class Quorum40Harness(QuorumHarness):
+        backend = "rabbitmq-4.0"
+
+    class Classic40Harness(ClassicHarness):
+        backend = "rabbitmq-4.0"
+
+    class PlainQuorumHarness(QuorumHarness):
+        backend = "rabbitmq@binary"
+
+    class PlainClassicHarness(ClassicHarness):
+        backend = "rabbitmq@binary"
+
+    @pytest.mark.server("rabbitmq-4.0")
+    class TestQuorum40(QueueConformance):
+        """Where a cancelled consumer would spoil attempts."""
+
+        harness = Quorum40Harness
+
+    @pytest.mark.server("rabbitmq-4.0")
+    class TestClassic40(QueueConformance):
+        """Queues of one node, on an older broker."""
+
+        harness = Classic40Harness
+
+    @pytest.mark.server("rabbitmq@binary")
+    class TestPlainQuorum(QueueConformance):
+        """A broker of this machine, which is an old one."""
+
+        harness = PlainQuorumHarness
+
+    @pytest.mark.server("rabbitmq@binary")
+    class TestPlainClassic(QueueConformance):
+        """The same, with queues of one node."""
+
+        harness = PlainClassicHarness

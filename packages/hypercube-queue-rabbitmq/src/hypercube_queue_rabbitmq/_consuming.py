@@ -178,9 +178,7 @@ class ConsumingChannel:
 
     def _on_cancelled_by_broker(self, frame: Any) -> None:
         if self.consumer is not None and self.consumer.tag == frame.method.consumer_tag:
-            self.consumer.end(
-                ConsumerCancelled("the queue was deleted while a pop waited, or lost its node")
-            )
+            self.consumer.end(ConsumerCancelled(self.consumer.tag))
 
 
 class Consumer:

@@ -26,6 +26,14 @@ _REMEDIES = {
     RESOURCE_LOCKED: "close the connection that has it exclusively, or use another queue",
 }
 
+_TEXTS = {
+    ProbableAuthenticationError: "the broker refused the user name or the password",
+    ProbableAccessDeniedError: (
+        "the broker refused the vhost: does it exist, and may this user use it?"
+    ),
+    ConsumerCancelled: "the queue was deleted while a pop waited, or lost its node",
+}
+
 
 def translation(error: BaseException, place: str, *, sent: bool) -> QueueError:
     """What the contract calls it; `sent`: the broker may have received the request."""
@@ -48,26 +56,27 @@ def closed_with(error: BaseException | None, code: int) -> bool:
 
 def _explained(error: BaseException, *, sent: bool) -> str:
     if isinstance(error, ChannelClosedByBroker):
-        text = f"the broker refused: {error.reply_text}"
-        if error.reply_code == PRECONDITION_FAILED and "inequivalent arg" in error.reply_text:
-            return (
-                f"{text}. It exists with another argument, and a queue keeps the arguments that "
-                "it was declared with: open the queue with the queue_type it has, delete it once "
-                "it is empty, or use it as it is with declare=false"
-            )
-        remedy = _REMEDIES.get(error.reply_code)
-        return text if remedy is None else f"{text}; {remedy}"
-    if isinstance(error, ProbableAuthenticationError):
-        return "the broker refused the user name or the password"
-    if isinstance(error, ProbableAccessDeniedError):
-        return "the broker refused the vhost: does it exist, and may this user use it?"
+        return _refusal(error.reply_code, error.reply_text)
+    for kind, text in _TEXTS.items():
+        if isinstance(error, kind):
+            return text
     if isinstance(error, TimeoutError):
         return "no answer in time" if sent else "it cannot be reached in time"
-    if isinstance(error, ConsumerCancelled):
-        return str(error)
     lost = sent or isinstance(error, StreamLostError | ConnectionClosed | AMQPHeartbeatTimeout)
     what = "the connection was lost" if lost else "no connection"
     return f"{what}: {_innermost(error)}"
+
+
+def _refusal(code: int, reason: str) -> str:
+    text = f"the broker refused: {reason}"
+    if code == PRECONDITION_FAILED and "inequivalent arg" in reason:
+        return (
+            f"{text}. It exists with another argument, and a queue keeps the arguments that it was "
+            "declared with: open the queue with the queue_type it has, delete it once it is "
+            "empty, or use it as it is with declare=false"
+        )
+    remedy = _REMEDIES.get(code)
+    return text if remedy is None else f"{text}; {remedy}"
 
 
 def _innermost(error: BaseException) -> str:
