@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -11,7 +12,7 @@ from typing import TypeAlias
 from pika.connection import Parameters  # type: ignore[import-untyped]  # pika ships no types
 from pika.exceptions import AMQPError  # type: ignore[import-untyped]
 
-from hypercube_queue import BackendError, Message, QueueError
+from hypercube_queue import BackendError, Message, QueueClosed, QueueError
 from hypercube_queue.driver import (
     SettlementItem,
     UnreadableEnvelope,
@@ -42,6 +43,9 @@ Settled: TypeAlias = SettlementItem[RabbitMQDelivery]
 #: Items that failed, with the error; None for those that are stale.
 Fates: TypeAlias = list[tuple[Settled, QueueError | None]]
 
+#: A classic queue delivers so many, and goes on when the client's channel has sent them. A batch
+#: that was cut short there has at least so many.
+_AT_ONCE = 100
 #: How many dead letters are on their way at once.
 _REDRIVEN_AT_ONCE = 256
 
@@ -70,7 +74,7 @@ class Client:
         self._consuming = Connection(consuming, topology.forget)
         self._publisher = Publisher(self._publishing, topology, place)
         self._pool = ChannelPool(self._consuming, max_hold)
-        self._closed_by: QueueError | None = None
+        self._closed_by: str | None = None
 
     async def push(self, batch: Sequence[Outgoing], end: float) -> None:
         """Publish; what became of each stands in its `error`."""
@@ -84,7 +88,7 @@ class Client:
             async with asyncio.timeout_at(end):
                 work = await self._topology.work(self._consuming, queue_name)
                 while True:
-                    arrivals = await self._take(work, limit, until)
+                    arrivals = await self._take(work, limit, until, end)
                     messages = await self._read(arrivals, owner, queue_name, end)
                     if messages or not arrivals:
                         return messages
@@ -133,7 +137,8 @@ class Client:
                     arrivals = await self._take(
                         self._topology.names.dead(queue_name),
                         min(count - moved, _REDRIVEN_AT_ONCE),
-                        until=0,
+                        0,
+                        end,
                     )
                     if not arrivals:
                         break
@@ -151,10 +156,10 @@ class Client:
                 raise
         return moved
 
-    def wake_all(self, reason: QueueError) -> None:
-        """End every waiting pop with this error."""
+    def wake_all(self, reason: str) -> None:
+        """End every waiting pop, as closed."""
         self._closed_by = reason
-        self._pool.end_all(reason)
+        self._pool.end_all(lambda: QueueClosed(reason))
 
     def hand_back(self, messages: Iterable[Message]) -> None:
         """Put deliveries back that reached nobody."""
@@ -169,18 +174,34 @@ class Client:
 
     # Within
 
-    async def _take(self, name: str, limit: int, until: float) -> list[Arrival]:
+    async def _take(self, name: str, limit: int, until: float, end: float) -> list[Arrival]:
         await self._consuming.open()
         channel = await self._pool.take(limit)
         if self._counts_attempts and self._consuming.version < TELLS_LOST_FROM_RETURNED:
             try:
-                return await self._take_singly(channel, name, limit, until)
+                return await self._take_singly(channel, name, limit, until, end)
             finally:
                 channel.let_go()
+        arrivals = await self._consume(channel, name, limit, until)
+        try:
+            came = len(arrivals)
+            while not self._counts_attempts and came >= _AT_ONCE and len(arrivals) < limit:
+                left = limit - len(arrivals)
+                more = await self._consume(await self._pool.take(left), name, left, until=0)
+                arrivals += more
+                came = len(more)
+        except BaseException:
+            _give_back(arrivals)
+            raise
+        return arrivals
+
+    async def _consume(
+        self, channel: ConsumingChannel, name: str, limit: int, until: float
+    ) -> list[Arrival]:
         consumer = await channel.consume(name, limit)
         try:
             if self._closed_by is not None:
-                consumer.end(self._closed_by)
+                consumer.end(QueueClosed(self._closed_by))
             await consumer.arrival(until - asyncio.get_running_loop().time())
             await consumer.stop()
         except BaseException:
@@ -189,18 +210,18 @@ class Client:
         return consumer.arrivals
 
     async def _take_singly(
-        self, channel: ConsumingChannel, name: str, limit: int, until: float
+        self, channel: ConsumingChannel, name: str, limit: int, until: float, end: float
     ) -> list[Arrival]:
-        arrivals = await get(channel, name, limit)
-        while not arrivals:
+        time = asyncio.get_running_loop().time
+        # A pop returns what it has rather than running out of time.
+        enough = max(time(), until) + (end - max(time(), until)) / 2
+        arrivals = await get(channel, name, limit, enough)
+        while not arrivals and (left := until - time()) > 0:
             if self._closed_by is not None:
-                raise self._closed_by
-            left = until - asyncio.get_running_loop().time()
-            if left <= 0:
-                break
+                raise QueueClosed(self._closed_by)
             await asyncio.sleep(min(left, LOOKS_EVERY))
             if await ready(channel, name):
-                arrivals = await get(channel, name, limit)
+                arrivals = await get(channel, name, limit, enough)
         return arrivals
 
     async def _read(
@@ -231,13 +252,9 @@ class Client:
             batch.append(set_aside(queue_name, arrival.body, arrival.properties, reason))
         await self._publisher.publish(batch, end)
         # What could not be set aside stays with us until the connection ends.
-        done = [
-            arrival.tag
-            for (arrival, _), each in zip(unreadable, batch, strict=True)
-            if each.stored and arrival.tag in arrival.channel.unsettled
-        ]
-        if done:
-            await unreadable[0][0].channel.ack(done)
+        await _ack(
+            arrival for (arrival, _), each in zip(unreadable, batch, strict=True) if each.stored
+        )
 
     async def _revive(
         self, arrivals: Sequence[Arrival], queue_name: str, end: float
@@ -260,14 +277,12 @@ class Client:
                 await self._set_aside(unreadable, queue_name, end)
             await self._publisher.publish(batch, end)
         finally:
-            stored = []
-            for arrival, each in zip(readable, batch, strict=True):
-                if each.stored:
-                    stored.append(arrival.tag)
-                else:
-                    arrival.channel.give_back([arrival.tag])
-            channel = arrivals[0].channel
-            await channel.ack(tag for tag in stored if tag in channel.unsettled)
+            outcomes = list(zip(readable, batch, strict=True))
+            stored = [arrival for arrival, each in outcomes if each.stored]
+            _give_back(arrival for arrival, each in outcomes if not each.stored)
+            # Where this fails they come twice; moved they are in any case.
+            with contextlib.suppress(AMQPError, OSError):
+                await _ack(stored)
         return len(stored), next((each.error for each in batch if each.error is not None), None)
 
     async def _owned(self, items: Sequence[Settled]) -> tuple[list[Settled], Fates]:
@@ -314,3 +329,18 @@ class Client:
         )
         error.__cause__ = cause
         return error
+
+
+async def _ack(arrivals: Iterable[Arrival]) -> None:
+    """Remove what is still there to be removed."""
+    by_channel: dict[ConsumingChannel, list[int]] = {}
+    for arrival in arrivals:
+        if arrival.tag in arrival.channel.unsettled:
+            by_channel.setdefault(arrival.channel, []).append(arrival.tag)
+    for channel, tags in by_channel.items():
+        await channel.ack(tags)
+
+
+def _give_back(arrivals: Iterable[Arrival]) -> None:
+    for arrival in arrivals:
+        arrival.channel.give_back([arrival.tag])

@@ -7,6 +7,7 @@ seen. A single get has no such moment: what it takes, it gives to who asked.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -18,11 +19,12 @@ TELLS_LOST_FROM_RETURNED = (4, 3)
 LOOKS_EVERY = 0.1
 
 
-async def get(channel: ConsumingChannel, queue: str, limit: int) -> list[Arrival]:
-    """What is ready, up to `limit`."""
+async def get(channel: ConsumingChannel, queue: str, limit: int, enough: float) -> list[Arrival]:
+    """What is ready, up to `limit`, or until this moment on the loop's clock."""
+    time = asyncio.get_running_loop().time
     arrivals: list[Arrival] = []
     try:
-        while len(arrivals) < limit:
+        while len(arrivals) < limit and (not arrivals or time() < enough):
             arrival = await _get_one(channel, queue)
             if arrival is None:
                 break

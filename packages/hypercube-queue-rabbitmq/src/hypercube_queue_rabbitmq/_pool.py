@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from hypercube_queue_rabbitmq._connection import Connection
 from hypercube_queue_rabbitmq._consuming import ConsumingChannel
 
@@ -35,11 +37,11 @@ class ChannelPool:
         channel.taken = True
         return channel
 
-    def end_all(self, reason: Exception) -> None:
-        """End every waiting consumer."""
+    def end_all(self, make: Callable[[], Exception]) -> None:
+        """End every waiting consumer, each with an error of its own."""
         for channel in self._all:
             if channel.consumer is not None:
-                channel.consumer.end(reason)
+                channel.consumer.end(make())
 
     def _free(self, limit: int) -> ConsumingChannel | None:
         idle = next((each for each in self._idle if each.prefetch == limit), None)

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from pika.connection import Parameters  # type: ignore[import-untyped]  # pika ships no types
 
-from hypercube_queue import BackendError, Guarantees, InvalidArgument, Message, QueueClosed
+from hypercube_queue import BackendError, Guarantees, InvalidArgument, Message
 from hypercube_queue.driver import (
     MAX_POP,
     Closing,
@@ -177,7 +177,7 @@ class RabbitMQQueue(Closing):
 
     def close(self) -> None:
         if self._gate.close() and self._thread.is_running:
-            reason = QueueClosed(f"this {_KIND} was closed while a pop waited")
+            reason = f"this {_KIND} was closed while a pop waited"
             self._thread.post(lambda: self._client.wake_all(reason))
             self._gate.wait_until_empty(self._options.operation_timeout)
             with contextlib.suppress(TimeoutError):  # the thread is stopped in any case
