@@ -14,6 +14,7 @@ import pytest
 from pika import BlockingConnection, ConnectionParameters, PlainCredentials
 from pika.adapters.blocking_connection import BlockingChannel
 from tools.backends import exclusive, server
+from tools.backends.relay import Relay
 
 from hypercube_queue import open_queue
 from hypercube_queue_rabbitmq import RabbitMQQueue
@@ -64,6 +65,20 @@ def broken() -> Iterator[Any]:
     """A broker for this test alone, which may be broken."""
     with exclusive("rabbitmq") as place:
         yield place
+
+
+@pytest.fixture
+def relay() -> Iterator[Relay]:
+    """A way to the shared broker that can be cut."""
+    place = server("rabbitmq")
+    with Relay(place.host, place.port) as made:
+        yield made
+
+
+@pytest.fixture
+def relayed(url: str, relay: Relay) -> str:
+    """The URL by that way."""
+    return url.replace(f":{server('rabbitmq').port}/", f":{relay.port}/")
 
 
 @pytest.fixture

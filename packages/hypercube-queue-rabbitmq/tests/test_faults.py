@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from tools.backends.relay import Relay
 
 from hypercube_queue import BackendError, BatchError, Message, NotFound, QueueError
 from hypercube_queue_rabbitmq import RabbitMQQueue
@@ -127,39 +128,42 @@ def test_a_push_that_was_sent_and_not_answered_is_unknown(
 
 
 def test_a_line_that_is_cut_silently_is_given_up_in_time(
-    broken: Any, prefix: str, open_: Callable[[str], RabbitMQQueue]
+    relay: Relay, relayed: str, open_: Callable[[str], RabbitMQQueue]
 ) -> None:
     """Nothing tells the client; calls end, and the next ones find another way."""
-    with broken.relay() as relay:
-        url = broken.url("amqp", prefix=prefix, operation_timeout=_LIMIT)
-        queue = open_(url.replace(f":{broken.port}/", f":{relay.port}/"))
-        _until_it_works(queue)
-        relay.cut()
-        assert len(_errors(lambda: queue.push(Message("probe")))) == 1
-        assert len(_errors(lambda: queue.pop("probe", wait=timedelta(0)))) == 1
-        relay.mend()
-        _until_it_works(queue)
-        queue.close()
+    queue = open_(f"{relayed}&operation_timeout={_LIMIT}")
+    _until_it_works(queue)
+    relay.cut()
+    assert len(_errors(lambda: queue.push(Message("probe")))) == 1
+    assert len(_errors(lambda: queue.pop("probe", wait=timedelta(0)))) == 1
+    relay.mend()
+    _until_it_works(queue)
 
 
-@pytest.mark.parametrize("how", ["drop", "kill"])
 def test_a_pop_that_waits_is_told_that_the_line_is_gone(
-    broken: Any, prefix: str, open_: Callable[[str], RabbitMQQueue], how: str
+    relay: Relay, relayed: str, open_: Callable[[str], RabbitMQQueue]
 ) -> None:
     """At once, and not when its wait is over."""
-    with broken.relay() as relay:
-        url = broken.url("amqp", prefix=prefix)
-        queue = open_(url.replace(f":{broken.port}/", f":{relay.port}/"))
-        _until_it_works(queue)
-        threading.Timer(0.3, relay.drop if how == "drop" else broken.kill).start()
-        begun = time.monotonic()
-        with pytest.raises(BackendError, match="connection was lost"):
-            queue.pop("work", wait=timedelta(seconds=60))
-        assert time.monotonic() - begun < 20
-        if how == "kill":
-            broken.start()
-        _until_it_works(queue)
-        queue.close()
+    queue = open_(relayed)
+    _until_it_works(queue)
+    threading.Timer(0.3, relay.drop).start()
+    begun = time.monotonic()
+    with pytest.raises(BackendError, match="connection was lost"):
+        queue.pop("work", wait=timedelta(seconds=60))
+    assert time.monotonic() - begun < 20
+    _until_it_works(queue)
+
+
+def test_a_pop_that_waits_is_told_that_the_broker_died(
+    prepared: tuple[Any, RabbitMQQueue],
+) -> None:
+    """Of which nobody had the time to tell it."""
+    broker, queue = prepared
+    threading.Timer(0.3, broker.kill).start()
+    with pytest.raises(BackendError, match="connection was lost"):
+        queue.pop("work", wait=timedelta(seconds=60))
+    broker.start()
+    _until_it_works(queue)
 
 
 def test_while_the_broker_is_down_calls_fail_at_once_and_certainly(
@@ -181,70 +185,64 @@ def test_while_the_broker_is_down_calls_fail_at_once_and_certainly(
 
 
 def test_deliveries_from_a_lost_connection_are_stale(
-    broken: Any, prefix: str, open_: Callable[[str], RabbitMQQueue]
+    relay: Relay, relayed: str, open_: Callable[[str], RabbitMQQueue]
 ) -> None:
     """NotFound by every verb; the message comes again, counted, and is left alone."""
-    with broken.relay() as relay:
-        url = broken.url("amqp", prefix=prefix)
-        queue = open_(url.replace(f":{broken.port}/", f":{relay.port}/"))
-        queue.push(*(Message("work", b"%d" % n) for n in range(3)))
-        old = queue.pop("work", 3)
-        relay.drop()
-        current: list[Message] = []
-        end = time.monotonic() + 20
-        while len(current) < 3 and time.monotonic() < end:
-            try:
-                current += queue.pop("work", 3 - len(current), wait=timedelta(seconds=1))
-            except BackendError:
-                current = []
-        for settle, stale in zip((queue.ack, queue.retry, queue.dead_letter), old, strict=True):
-            with pytest.raises(BatchError) as caught:
-                settle(stale)
-            assert [type(each.error) for each in caught.value.failed] == [NotFound]
-        assert [each.attempt for each in current] == [2, 2, 2]
-        queue.ack(*current)
-        assert queue.pop("work", wait=timedelta(0)) == []
-        queue.close()
+    queue = open_(relayed)
+    queue.push(*(Message("work", b"%d" % n) for n in range(3)))
+    old = queue.pop("work", 3)
+    relay.drop()
+    current: list[Message] = []
+    end = time.monotonic() + 20
+    while len(current) < 3 and time.monotonic() < end:
+        try:
+            current += queue.pop("work", 3 - len(current), wait=timedelta(seconds=1))
+        except BackendError:
+            current = []
+    for settle, stale in zip((queue.ack, queue.retry, queue.dead_letter), old, strict=True):
+        with pytest.raises(BatchError) as caught:
+            settle(stale)
+        assert [type(each.error) for each in caught.value.failed] == [NotFound]
+    assert [each.attempt for each in current] == [2, 2, 2]
+    queue.ack(*current)
+    assert queue.pop("work", wait=timedelta(0)) == []
 
 
 def test_sixteen_threads_through_one_object_while_the_line_is_cut_again_and_again(
-    broken: Any, prefix: str, open_: Callable[[str], RabbitMQQueue]
+    relay: Relay, relayed: str, open_: Callable[[str], RabbitMQQueue]
 ) -> None:
     """Every push that returned arrives, and nothing hangs."""
-    with broken.relay() as relay:
-        url = broken.url("amqp", prefix=prefix, operation_timeout=5)
-        queue = open_(url.replace(f":{broken.port}/", f":{relay.port}/"))
-        _until_it_works(queue)
-        stored: list[str] = []
-        came = Counter[str]()
-        until = time.monotonic() + 4
+    queue = open_(f"{relayed}&operation_timeout=5")
+    _until_it_works(queue)
+    stored: list[str] = []
+    came = Counter[str]()
+    until = time.monotonic() + 4
 
-        def push(number: int) -> None:
-            for turn in itertools.takewhile(lambda _: time.monotonic() < until, itertools.count()):
-                batch = [Message("work", id=f"{number}.{turn}.{n}") for n in range(5)]
-                stored.extend(each.id for each in _done(queue.push, batch, perhaps=False))
+    def push(number: int) -> None:
+        for turn in itertools.takewhile(lambda _: time.monotonic() < until, itertools.count()):
+            batch = [Message("work", id=f"{number}.{turn}.{n}") for n in range(5)]
+            stored.extend(each.id for each in _done(queue.push, batch, perhaps=False))
 
-        def pop() -> None:
-            while time.monotonic() < until:
-                with contextlib.suppress(BackendError):
-                    deliveries = queue.pop("work", 7, wait=timedelta(milliseconds=50))
-                    came.update(each.id for each in _done(queue.ack, deliveries, perhaps=True))
+    def pop() -> None:
+        while time.monotonic() < until:
+            with contextlib.suppress(BackendError):
+                deliveries = queue.pop("work", 7, wait=timedelta(milliseconds=50))
+                came.update(each.id for each in _done(queue.ack, deliveries, perhaps=True))
 
-        threads = [threading.Thread(target=push, args=(n,)) for n in range(8)]
-        threads += [threading.Thread(target=pop) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        for _ in range(3):
-            time.sleep(0.9)
-            relay.drop()
-        for thread in threads:
-            thread.join(30)
-            assert not thread.is_alive()
-        _until_it_works(queue)
-        while deliveries := queue.pop("work", 1000, wait=timedelta(seconds=1)):
-            came.update(each.id for each in deliveries)
-            queue.ack(*deliveries)
+    threads = [threading.Thread(target=push, args=(n,)) for n in range(8)]
+    threads += [threading.Thread(target=pop) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for _ in range(3):
+        time.sleep(0.9)
+        relay.drop()
+    for thread in threads:
+        thread.join(30)
+        assert not thread.is_alive()
+    _until_it_works(queue)
+    while deliveries := queue.pop("work", 1000, wait=timedelta(seconds=1)):
+        came.update(each.id for each in deliveries)
+        queue.ack(*deliveries)
 
-        assert len(stored) > 100
-        assert set(stored) - set(came) == set()
-        queue.close()
+    assert len(stored) > 100
+    assert set(stored) - set(came) == set()

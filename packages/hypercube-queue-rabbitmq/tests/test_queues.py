@@ -185,25 +185,25 @@ def test_a_message_that_was_moved_belongs_to_the_queue_it_is_in(
 
 
 def test_the_permissions_that_the_documentation_names_are_enough(
-    broken: Any,
     prefix: str,
     open_: Callable[[str], RabbitMQQueue],
     rabbitmqctl: Callable[..., str],
 ) -> None:
     """For all that a queue can do, with declaring."""
+    place = server("rabbitmq")
     name = prefix.removesuffix(".")
     ours = rf"{re.escape(prefix)}.*|hypercube\..*"
-    rabbitmqctl(broken, "add_user", name, "secret")
+    rabbitmqctl(place, "add_user", name, "secret")
     rabbitmqctl(
-        broken, "set_permissions", name, f"^({ours})$", rf"^({ours}|amq\.default)$", f"^({ours})$"
+        place, "set_permissions", name, f"^({ours})$", rf"^({ours}|amq\.default)$", f"^({ours})$"
     )
-    queue = open_(f"amqp://{name}:secret@{broken.host}:{broken.port}/?prefix={prefix}")
+    queue = open_(f"amqp://{name}:secret@{place.host}:{place.port}/?prefix={prefix}")
 
     queue.push(Message("work", delay=timedelta(milliseconds=123)))
     queue.dead_letter(*queue.pop("work", wait=timedelta(seconds=5)))
     assert queue.redrive("work", 1) == 1
     queue.ack(*queue.pop("work"))
     with pytest.raises(BatchError) as caught:
-        open_(f"amqp://{name}:secret@{broken.host}:{broken.port}/").push(Message("other"))
+        open_(f"amqp://{name}:secret@{place.host}:{place.port}/").push(Message("other"))
     assert "grant the user" in str(caught.value)
-    rabbitmqctl(broken, "delete_user", name)
+    rabbitmqctl(place, "delete_user", name)
