@@ -14,6 +14,7 @@ import pytest
 from pika import BlockingConnection, ConnectionParameters, PlainCredentials
 from pika.adapters.blocking_connection import BlockingChannel
 from tools.backends import exclusive, server
+from tools.backends.instance import Server
 from tools.backends.relay import Relay
 
 from hypercube_queue import open_queue
@@ -23,10 +24,25 @@ from hypercube_queue_rabbitmq import RabbitMQQueue
 ALL = os.environ.get("HYPERCUBE_TEST_ALL") == "1"
 
 
+_BACKENDS = ["rabbitmq", "rabbitmq-4.0", "rabbitmq@binary"] if ALL else ["rabbitmq"]
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_hypercube_servers() -> list[str]:
     """For the plugin that provides them."""
-    return ["rabbitmq", "rabbitmq-4.0", "rabbitmq@binary"] if ALL else ["rabbitmq"]
+    return _BACKENDS
+
+
+@pytest.fixture(params=[pytest.param(name, marks=pytest.mark.server(name)) for name in _BACKENDS])
+def backend(request: pytest.FixtureRequest) -> str:
+    """The name of the broker."""
+    return str(request.param)
+
+
+@pytest.fixture
+def shared(backend: str) -> Server:
+    """The broker that all tests share."""
+    return server(backend)
 
 
 @pytest.fixture
@@ -36,9 +52,9 @@ def prefix() -> str:
 
 
 @pytest.fixture
-def url(prefix: str) -> str:
+def url(shared: Server, prefix: str) -> str:
     """The URL of queues with that prefix, to which options can be added."""
-    return server("rabbitmq").url("amqp", prefix=prefix)
+    return shared.url("amqp", prefix=prefix)
 
 
 @pytest.fixture
@@ -61,33 +77,32 @@ def queue(url: str, open_: Callable[[str], RabbitMQQueue]) -> RabbitMQQueue:
 
 
 @pytest.fixture
-def broken() -> Iterator[Any]:
+def broken(backend: str) -> Iterator[Any]:
     """A broker for this test alone, which may be broken."""
-    with exclusive("rabbitmq") as place:
+    with exclusive(backend) as place:
         yield place
 
 
 @pytest.fixture
-def relay() -> Iterator[Relay]:
+def relay(shared: Server) -> Iterator[Relay]:
     """A way to the shared broker that can be cut."""
-    place = server("rabbitmq")
-    with Relay(place.host, place.port) as made:
+    with Relay(shared.host, shared.port) as made:
         yield made
 
 
 @pytest.fixture
-def relayed(url: str, relay: Relay) -> str:
+def relayed(url: str, shared: Server, relay: Relay) -> str:
     """The URL by that way."""
-    return url.replace(f":{server('rabbitmq').port}/", f":{relay.port}/")
+    return url.replace(f":{shared.port}/", f":{relay.port}/")
 
 
 @pytest.fixture
-def connect() -> Iterator[Callable[..., BlockingChannel]]:
+def connect(shared: Server) -> Iterator[Callable[..., BlockingChannel]]:
     """Channels of a client that has nothing to do with the queue."""
     with ExitStack() as stack:
 
         def connected(place: Any = None) -> BlockingChannel:
-            place = place or server("rabbitmq")
+            place = place or shared
             connection = BlockingConnection(
                 ConnectionParameters(
                     place.host,

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
-from tools.backends import server
 
 from hypercube_queue import BatchError, Message, NotFound, open_queue
 from hypercube_queue_rabbitmq import RabbitMQQueue
@@ -115,4 +114,3 @@ def test_more_pops_than_channels_share_them(
     queue.close()
     left = open_(url).pop("work", 20, wait=timedelta(seconds=5))
     assert sorted(int(each.payload) for each in left) == list(range(1, 20, 2))
-    assert server("rabbitmq").version

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
-from tools.backends import server
+from tools.backends.instance import Server
 
 from hypercube_queue import Message
 from hypercube_queue_rabbitmq import RabbitMQQueue
@@ -98,6 +98,7 @@ def test_nothing_is_lost_when_the_broker_is_killed_while_messages_wait(
 
 
 def test_what_is_due_waits_for_a_queue_that_cannot_take_it(
+    shared: Server,
     url: str,
     prefix: str,
     open_: Callable[[str], RabbitMQQueue],
@@ -106,13 +107,13 @@ def test_what_is_due_waits_for_a_queue_that_cannot_take_it(
 ) -> None:
     """The step keeps it until the queue has confirmed it, and tries again after three minutes."""
     setting = "application:set_env(rabbit, dead_letter_worker_publisher_confirm_timeout, {})."
-    rabbitmqctl(server("rabbitmq"), "eval", setting.format(1000))
+    rabbitmqctl(shared, "eval", setting.format(1000))
     queue = open_(url)
     queue.push(Message("work", id="kept", delay=timedelta(milliseconds=777)))
     channel.queue_delete(f"{prefix}work")
     time.sleep(1.5)
     other = open_(url)
     other.pop("work", wait=timedelta(0))  # declares it again
-    rabbitmqctl(server("rabbitmq"), "eval", setting.format(180_000))
+    rabbitmqctl(shared, "eval", setting.format(180_000))
 
     assert list(_receive(other, 1)) == ["kept"]

@@ -214,7 +214,7 @@ class Client:
     ) -> list[Arrival]:
         time = asyncio.get_running_loop().time
         # A pop returns what it has rather than running out of time.
-        enough = max(time(), until) + (end - max(time(), until)) / 2
+        enough = end - (end - max(time(), until)) / 5
         arrivals = await get(channel, name, limit, enough)
         while not arrivals and (left := until - time()) > 0:
             if self._closed_by is not None:
