@@ -104,14 +104,12 @@ def test_an_idle_pop_costs_the_broker_no_traffic(
 
 @pytest.mark.parametrize("queue_type", ["quorum", "classic"])
 def test_a_large_pop_takes_all_that_is_ready(
-    shared: Server, url: str, open_: Callable[[str], RabbitMQQueue], queue_type: str
+    url: str, open_: Callable[[str], RabbitMQQueue], queue_type: str
 ) -> None:
     """Also what the broker does not deliver in one go (POP-1), and in order."""
     queue = open_(f"{url}&queue_type={queue_type}")
-    singly = queue_type == "quorum" and shared.version < "4.3"
-    count = 300 if singly else 3000
-    queue.push(*(Message("work", b"%d" % n) for n in range(count)))
+    queue.push(*(Message("work", b"%d" % n) for n in range(3000)))
 
-    received = queue.pop("work", count - 100, wait=timedelta(0))
-    assert [int(each.payload) for each in received] == list(range(count - 100))
+    received = queue.pop("work", 2900, wait=timedelta(0))
+    assert [int(each.payload) for each in received] == list(range(2900))
     assert len(queue.pop("work", 10_000, wait=timedelta(0))) == 100

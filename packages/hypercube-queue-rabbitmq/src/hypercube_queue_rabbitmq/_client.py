@@ -20,16 +20,16 @@ from hypercube_queue.driver import (
     encode_envelope,
     shown,
 )
+from hypercube_queue_rabbitmq._careful import (
+    LOOKS_EVERY,
+    TELLS_LOST_FROM_RETURNED,
+    CarefulTaking,
+    Source,
+)
 from hypercube_queue_rabbitmq._connection import Connection
 from hypercube_queue_rabbitmq._consuming import Arrival, ConsumingChannel
 from hypercube_queue_rabbitmq._delivery import RabbitMQDelivery
 from hypercube_queue_rabbitmq._errors import NOT_FOUND, closed_with, translation
-from hypercube_queue_rabbitmq._getting import (
-    LOOKS_EVERY,
-    TELLS_LOST_FROM_RETURNED,
-    get,
-    ready,
-)
 from hypercube_queue_rabbitmq._incoming import received
 from hypercube_queue_rabbitmq._outgoing import Outgoing, set_aside
 from hypercube_queue_rabbitmq._pool import ChannelPool
@@ -73,6 +73,7 @@ class Client:
         self._publishing = Connection(publishing, topology.forget)
         self._consuming = Connection(consuming, topology.forget)
         self._publisher = Publisher(self._publishing, topology, place)
+        self._careful = CarefulTaking(self._publisher)
         self._pool = ChannelPool(self._consuming, max_hold)
         self._closed_by: str | None = None
 
@@ -87,8 +88,9 @@ class Client:
         try:
             async with asyncio.timeout_at(end):
                 work = await self._topology.work(self._consuming, queue_name)
+                source = Source(work, queue_name, "work")
                 while True:
-                    arrivals = await self._take(work, limit, until, end)
+                    arrivals = await self._take(source, limit, until, end)
                     messages = await self._read(arrivals, owner, queue_name, end)
                     if messages or not arrivals:
                         return messages
@@ -131,15 +133,12 @@ class Client:
     async def redrive(self, queue_name: str, count: int, end: float) -> int:
         """Move dead letters back; how many surely moved."""
         moved = 0
+        source = Source(self._topology.names.dead(queue_name), queue_name, "dead")
         try:
             async with asyncio.timeout_at(end):
                 while moved < count:
-                    arrivals = await self._take(
-                        self._topology.names.dead(queue_name),
-                        min(count - moved, _REDRIVEN_AT_ONCE),
-                        0,
-                        end,
-                    )
+                    left = min(count - moved, _REDRIVEN_AT_ONCE)
+                    arrivals = await self._take(source, left, 0, end)
                     if not arrivals:
                         break
                     stored, error = await self._revive(arrivals, queue_name, end)
@@ -174,20 +173,17 @@ class Client:
 
     # Within
 
-    async def _take(self, name: str, limit: int, until: float, end: float) -> list[Arrival]:
+    async def _take(self, source: Source, limit: int, until: float, end: float) -> list[Arrival]:
         await self._consuming.open()
-        channel = await self._pool.take(limit)
         if self._counts_attempts and self._consuming.version < TELLS_LOST_FROM_RETURNED:
-            try:
-                return await self._take_singly(channel, name, limit, until, end)
-            finally:
-                channel.let_go()
-        arrivals = await self._consume(channel, name, limit, until)
+            return await self._take_carefully(source, limit, until, end)
+        channel = await self._pool.take(limit)
+        arrivals = await self._consume(channel, source.name, limit, until)
         try:
             came = len(arrivals)
             while not self._counts_attempts and came >= _AT_ONCE and len(arrivals) < limit:
                 left = limit - len(arrivals)
-                more = await self._consume(await self._pool.take(left), name, left, until=0)
+                more = await self._consume(await self._pool.take(left), source.name, left, until=0)
                 arrivals += more
                 came = len(more)
         except BaseException:
@@ -209,20 +205,21 @@ class Client:
             raise
         return consumer.arrivals
 
-    async def _take_singly(
-        self, channel: ConsumingChannel, name: str, limit: int, until: float, end: float
+    async def _take_carefully(
+        self, source: Source, limit: int, until: float, end: float
     ) -> list[Arrival]:
         time = asyncio.get_running_loop().time
         # A pop returns what it has rather than running out of time.
         enough = end - (end - max(time(), until)) / 5
-        arrivals = await get(channel, name, limit, enough)
-        while not arrivals and (left := until - time()) > 0:
+        while True:
             if self._closed_by is not None:
                 raise QueueClosed(self._closed_by)
+            channel = await self._pool.take(limit)
+            arrivals = await self._careful.take(channel, source, limit, enough)
+            left = until - time()
+            if arrivals or left <= 0:
+                return arrivals
             await asyncio.sleep(min(left, LOOKS_EVERY))
-            if await ready(channel, name):
-                arrivals = await get(channel, name, limit, enough)
-        return arrivals
 
     async def _read(
         self, arrivals: Sequence[Arrival], owner: object, queue_name: str, end: float

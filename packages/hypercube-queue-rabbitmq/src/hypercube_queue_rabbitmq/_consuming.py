@@ -189,29 +189,49 @@ class Consumer:
         self.tag = f"pop-{next(_tags)}"
         self._channel = channel
         self._limit = limit
+        self._came = 0
         self._abandoned = False
+        self._heir: Callable[[Arrival], None] | None = None
         self._error: Exception | None = None
-        self._first: asyncio.Future[None] | None = None
+        self._next: asyncio.Future[None] | None = None
         self._stopping: asyncio.Task[None] | None = None
 
     async def arrival(self, seconds: float) -> None:
         """Wait until something has come, for so many seconds at most."""
+        if not self.arrivals:
+            await self._wait(seconds)
+        elif self._error is not None:
+            raise self._error
+
+    async def filled(self, silence: float) -> bool:
+        """Whether all that it may get has come; False once nothing did for so many seconds."""
+        while (came := len(self.arrivals)) < self._limit:
+            await self._wait(silence)
+            if len(self.arrivals) == came:
+                return False
+        return True
+
+    async def _wait(self, seconds: float) -> None:
+        """Until something comes, for so many seconds at most."""
         if self._error is not None:
             raise self._error
-        if self.arrivals or seconds <= 0:
+        if seconds <= 0:
             return
         loop = asyncio.get_running_loop()
-        self._first = loop.create_future()
+        self._next = loop.create_future()
         timer = loop.call_later(seconds, self._wake)
         try:
-            await self._first
+            await self._next
         finally:
             timer.cancel()
 
-    async def stop(self) -> None:
-        """Get nothing more; when it returns, everything has come that was on its way."""
+    async def stop(self, *, entirely: bool = False) -> None:
+        """Get nothing more; when it returns, everything has come that was on its way.
+
+        Then the channel is let go, or soon after, unless this is to happen `entirely`.
+        """
         self._begin_to_stop()
-        if len(self.arrivals) < self._limit and self._stopping is not None:
+        if self._stopping is not None and (entirely or len(self.arrivals) < self._limit):
             # With the prefetch exhausted nothing can come, and nobody has to wait.
             await asyncio.shield(self._stopping)
         if not self._channel.is_open and self._error is not None:
@@ -226,22 +246,32 @@ class Consumer:
     def end(self, reason: Exception) -> None:
         """Nothing more will come, for this reason."""
         self._error = reason
-        if self._first is not None and not self._first.done():
-            self._first.set_exception(reason)
+        if self._next is not None and not self._next.done():
+            self._next.set_exception(reason)
+
+    def pass_on(self, to: Callable[[Arrival], None]) -> None:
+        """The pop is over, but more may come: hand it to somebody, and stop when that is all."""
+        self._heir = to
 
     def on_delivery(self, _raw: Any, method: Any, properties: Any, body: bytes) -> None:
         """Something came."""
         tag = method.delivery_tag
         self._channel.add(tag)
+        self._came += 1
+        arrival = Arrival(self._channel, tag, method.redelivered, properties, body)
         if self._abandoned:
             self._channel.give_back([tag])
-            return
-        self.arrivals.append(Arrival(self._channel, tag, method.redelivered, properties, body))
-        self._wake()
+        elif self._heir is not None:
+            self._heir(arrival)
+            if self._came == self._limit:
+                self._begin_to_stop()
+        else:
+            self.arrivals.append(arrival)
+            self._wake()
 
     def _wake(self) -> None:
-        if self._first is not None and not self._first.done():
-            self._first.set_result(None)
+        if self._next is not None and not self._next.done():
+            self._next.set_result(None)
 
     def _begin_to_stop(self) -> None:
         if self._stopping is None:
@@ -260,4 +290,5 @@ class Consumer:
                 await self._channel.channel.call(cancel)
         except (AMQPError, OSError) as error:
             self._error = error
-        self._channel.let_go()
+        if self._channel.consumer is self:
+            self._channel.let_go()

@@ -18,7 +18,7 @@ def received(arrival: Arrival, owner: object, queue_name: str) -> Message:
     It belongs to the queue that it was found in, where an operator may have moved it.
     """
     envelope = checked_envelope(arrival.body)
-    attempt = envelope.attempt_base + _delivered_before(arrival) + 1
+    attempt = envelope.attempt_base + delivered_before(arrival) + 1
     delivery = RabbitMQDelivery(
         owner,
         queue_name,
@@ -45,7 +45,8 @@ def received(arrival: Arrival, owner: object, queue_name: str) -> Message:
     )
 
 
-def _delivered_before(arrival: Arrival) -> int:
+def delivered_before(arrival: Arrival) -> int:
+    """How often the broker handed this copy of the message out, without this time."""
     headers = arrival.properties.headers or {}
     count = headers.get(_COUNT)
     if count is not None or "x-acquired-count" in headers:

@@ -1,0 +1,73 @@
+"""Taking where a cancelled consumer would spoil attempts; any broker will do to try it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from hypercube_queue import Message
+from hypercube_queue_rabbitmq import RabbitMQQueue, _careful
+
+pytestmark = pytest.mark.server("rabbitmq")
+
+
+@pytest.fixture(autouse=True)
+def _always_careful(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hypercube_queue_rabbitmq._client.TELLS_LOST_FROM_RETURNED", (99, 0))
+
+
+def test_few_and_many_messages_come_whole_and_in_order(
+    url: str, open_: Callable[[str], RabbitMQQueue]
+) -> None:
+    """Consumers take the most of them, gets the rest."""
+    queue = open_(url)
+    for count in (1, 7, 40, 500):
+        queue.push(*(Message("work", b"%d" % n) for n in range(count)))
+        received = queue.pop("work", count + 10, wait=timedelta(0))
+        assert [int(each.payload) for each in received] == list(range(count))
+        assert {each.attempt for each in received} == {1}
+        queue.ack(*received)
+        assert queue.pop("work", wait=timedelta(0)) == []
+
+
+def test_a_waiting_pop_notices_a_push(queue: RabbitMQQueue) -> None:
+    """It looks often enough."""
+    threading.Timer(0.5, lambda: queue.push(Message("work"))).start()
+    begun = time.monotonic()
+
+    assert len(queue.pop("work", wait=timedelta(seconds=20))) == 1
+    assert time.monotonic() - begun < 5
+
+
+def test_what_comes_after_others_were_faster_is_passed_on_uncounted(
+    url: str, open_: Callable[[str], RabbitMQQueue], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A consumer that expected more than there was is not cancelled, and keeps nothing."""
+    first, second = open_(url), open_(url)
+    first.push(*(Message("work", id=f"early {n}") for n in range(10)))
+
+    async def many(*_: object) -> int:
+        return 200
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_careful, "ready", many)
+        early = first.pop("work", 50, wait=timedelta(0))
+    assert len(early) == 10
+    [holding] = {each.driver_data.channel for each in early}  # type: ignore[union-attr]
+    first.ack(*early)
+    assert holding.consumer is not None
+
+    second.push(*(Message("work", id=f"late {n}") for n in range(45)))
+    received: list[Message] = []
+    end = time.monotonic() + 20
+    while len(received) < 45 and time.monotonic() < end:
+        received += second.pop("work", 45 - len(received), wait=timedelta(seconds=1))
+
+    assert sorted(each.id for each in received) == sorted(f"late {n}" for n in range(45))
+    assert {each.attempt for each in received} == {1}
+    assert holding.consumer is None
+    assert holding.unsettled == {}
