@@ -125,11 +125,11 @@ class ConsumingChannel:
         raw = self.channel.raw
         try:
             if self.prefetch != limit:
-                self.prefetch = 0
+                # Before it is sent, since an ack that comes next would undo it.
+                self.prefetch = limit
                 await self.channel.call(
                     lambda done: raw.basic_qos(prefetch_count=limit, callback=done)
                 )
-                self.prefetch = limit
         except BaseException:
             self.let_go()
             raise
