@@ -143,8 +143,8 @@ def test_a_line_that_is_cut_silently_is_given_up_in_time(
 def test_a_pop_that_waits_is_told_that_the_line_is_gone(
     relay: Relay, relayed: str, open_: Callable[[str], RabbitMQQueue]
 ) -> None:
-    """At once, and not when its wait is over."""
-    queue = open_(relayed)
+    """At once, and not when its wait is over; one that only looks now and then looks on."""
+    queue = open_(f"{relayed}&queue_type=classic")
     _until_it_works(queue)
     threading.Timer(0.3, relay.drop).start()
     begun = time.monotonic()
@@ -155,14 +155,15 @@ def test_a_pop_that_waits_is_told_that_the_line_is_gone(
 
 
 def test_a_pop_that_waits_is_told_that_the_broker_died(
-    prepared: tuple[Any, RabbitMQQueue],
+    broken: Any, prefix: str, open_: Callable[[str], RabbitMQQueue]
 ) -> None:
     """Of which nobody had the time to tell it."""
-    broker, queue = prepared
-    threading.Timer(0.3, broker.kill).start()
+    queue = open_(broken.url("amqp", prefix=prefix, queue_type="classic"))
+    _until_it_works(queue)
+    threading.Timer(0.3, broken.kill).start()
     with pytest.raises(BackendError, match="connection was lost"):
         queue.pop("work", wait=timedelta(seconds=60))
-    broker.start()
+    broken.start()
     _until_it_works(queue)
 
 
