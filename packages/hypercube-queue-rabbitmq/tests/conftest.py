@@ -27,6 +27,20 @@ ALL = os.environ.get("HYPERCUBE_TEST_ALL") == "1"
 _BACKENDS = ["rabbitmq", "rabbitmq-4.0", "rabbitmq@binary"] if ALL else ["rabbitmq"]
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "nightly: takes its time, and is left out unless HYPERCUBE_TEST_ALL is 1"
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What is left out is counted in the last line of the run."""
+    left_out = [] if ALL else [item for item in items if item.get_closest_marker("nightly")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_hypercube_servers() -> list[str]:
     """For the plugin that provides them."""

@@ -73,6 +73,7 @@ def test_during_an_alarm_pushes_fail_in_time_and_the_queue_is_drained(
     assert set(came) <= {b"after", b"sent"}
 
 
+@pytest.mark.nightly
 def test_during_an_alarm_a_retry_fails_in_time_and_the_delivery_is_owned(
     broken: Any,
     prefix: str,

@@ -113,6 +113,7 @@ def test_a_paused_broker_hangs_no_call_and_loses_nothing(
     assert {"held", "ready"} <= set(left) <= {"held", "ready", "perhaps"}
 
 
+@pytest.mark.nightly
 def test_a_push_that_was_sent_and_not_answered_is_unknown(
     prepared: tuple[Any, RabbitMQQueue],
 ) -> None:
@@ -154,19 +155,23 @@ def test_a_pop_that_waits_is_told_that_the_line_is_gone(
     _until_it_works(queue)
 
 
+@pytest.mark.nightly
 def test_a_pop_that_waits_is_told_that_the_broker_died(
     broken: Any, prefix: str, open_: Callable[[str], RabbitMQQueue]
 ) -> None:
     """Of which nobody had the time to tell it."""
     queue = open_(broken.url("amqp", prefix=prefix, queue_type="classic"))
     _until_it_works(queue)
-    threading.Timer(0.3, broken.kill).start()
+    killing = threading.Timer(0.3, broken.kill)
+    killing.start()
     with pytest.raises(BackendError, match="connection was lost"):
         queue.pop("work", wait=timedelta(seconds=60))
+    killing.join()
     broken.start()
     _until_it_works(queue)
 
 
+@pytest.mark.nightly
 def test_while_the_broker_is_down_calls_fail_at_once_and_certainly(
     prepared: tuple[Any, RabbitMQQueue],
 ) -> None:

@@ -36,6 +36,7 @@ def impatient(broken: Any, rabbitmqctl: Callable[..., str]) -> Iterator[Any]:
     set_limits(1_800_000, 60_000)
 
 
+@pytest.mark.nightly
 def test_a_delivery_that_the_broker_takes_away_is_lost_and_the_driver_works_on(
     impatient: Any, prefix: str, open_: Callable[[str], RabbitMQQueue]
 ) -> None:

@@ -158,6 +158,7 @@ def test_messages_are_persistent_and_named_for_people(
     assert (properties.delivery_mode, properties.message_id) == (2, "order 1")
 
 
+@pytest.mark.nightly
 def test_a_message_over_the_broker_s_own_limit_is_too_large_and_stops_no_other_call(
     broken: Any, open_: Callable[[str], RabbitMQQueue], prefix: str, rabbitmqctl: Callable[..., str]
 ) -> None:
