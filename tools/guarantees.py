@@ -29,6 +29,8 @@ CONFIGURATIONS = {
     "MySQL, MariaDB": "mysql://",
     "Redis": "redis://",
     "Valkey": "valkey://",
+    "RabbitMQ, quorum": "amqp://",
+    "RabbitMQ, classic": "amqp://?queue_type=classic",
 }
 
 #: What None means where a field may be None.
