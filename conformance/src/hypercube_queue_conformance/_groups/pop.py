@@ -16,6 +16,7 @@ from hypercube_queue import (
     StatsProvider,
 )
 from hypercube_queue_conformance._marks import needs, rule, when
+from hypercube_queue_conformance._processes import processor_share
 from hypercube_queue_conformance._trial import NOTHING, OTHER_QUEUE, QUEUE, Trial
 from hypercube_queue_conformance._values import BAD_NAMES
 
@@ -281,7 +282,7 @@ class Pop:
     def test_pop_7_an_idle_pop_costs_next_to_nothing(self, trial: Trial) -> None:
         """Waiting takes no processor time to speak of."""
         trial.visible()
-        to_be_had = _processor_share()
+        to_be_had = processor_share()
         before = time.process_time()
         wait = timedelta(milliseconds=500)
         assert trial.queue.pop(QUEUE, wait=wait) == []
@@ -362,14 +363,6 @@ class Pop:
 def _came_promptly(trial: Trial, received: list[Message], begun: float) -> None:
     assert [each.payload for each in received] == [b"0"]
     _assert_prompt(trial, begun)
-
-
-def _processor_share() -> float:
-    """What part of a processor this process gets when it takes all that it can."""
-    begun, before = time.monotonic(), time.process_time()
-    while time.monotonic() - begun < 0.2:
-        pass
-    return min(1.0, (time.process_time() - before) / (time.monotonic() - begun))
 
 
 def _assert_prompt(trial: Trial, begun: float) -> None:
