@@ -78,6 +78,9 @@ class Kind:
     user: ClassVar[str] = "nobody"
     #: What makes it stop at once and in good order.
     stop_signal: ClassVar[str] = "SIGTERM"
+    #: What it leaves in its folder when it is killed, and takes for a sign that it still runs: its
+    #: process stays known to the system until whoever started it asks for it.
+    lock_files: ClassVar[Sequence[str]] = ()
     #: What makes it stop in its container, where the first process does not pass signals on.
     stop_command: ClassVar[str] = ""
     #: How its program comes to a machine.

@@ -37,6 +37,7 @@ class Postgres(Kind):
         "POSTGRES_PASSWORD": PASSWORD,
         "POSTGRES_INITDB_ARGS": "--no-sync",
     }
+    lock_files: ClassVar[Sequence[str]] = ("data/postmaster.pid",)
     programs = ("postgres",)
     packages = ("postgresql",)
     user = "postgres"

@@ -43,6 +43,7 @@ class _Record:
     environment: dict[str, str]
     user: str | None
     stop_signal: str
+    lock_files: list[str]
     pid: int = 0
     created: float = 0.0
 
@@ -72,13 +73,17 @@ class Process:
         kind.prepare(site, run)
         command = [str(word) for word in kind.command(site)]
         process = cls(folder)
-        process._spawn(_Record(command, environment, user, kind.stop_signal))
+        locks = list(kind.lock_files)
+        process._spawn(_Record(command, environment, user, kind.stop_signal, locks))
         return process
 
     def start(self) -> None:
         """Once more, on the same address, with its data."""
         if not self.running():
-            self._spawn(self._record())
+            record = self._record()
+            for name in record.lock_files:
+                (self._folder / name).unlink(missing_ok=True)
+            self._spawn(record)
 
     def running(self) -> bool:
         return bool(self._tree())

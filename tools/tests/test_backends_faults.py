@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tools.backends import exclusive, server
 from tools.backends.instance import ExclusiveServer, FaultImpossible
+from tools.backends.processes import Process
 from tools.backends.redis import ask
 from tools.backends.relay import Relay
 
@@ -264,3 +268,25 @@ def test_a_relay_to_nobody_hangs_up() -> None:
         place = listener.getsockname()
     with Relay(*place) as relay, _connect(relay) as connection:
         assert connection.recv(1) == b""
+
+
+def test_what_a_killed_server_takes_for_itself_is_out_of_its_way(tmp_path: Path) -> None:
+    """Its process is known to the system until it is asked for, maybe by another process."""
+    record = {
+        "command": ["sleep", "60"],
+        "environment": {},
+        "user": None,
+        "stop_signal": "SIGTERM",
+        "lock_files": ["server.pid"],
+        "pid": os.getpid(),
+        "created": 0.0,  # so it is not this process
+    }
+    (tmp_path / "process.json").write_text(json.dumps(record))
+    (tmp_path / "server.pid").write_text(str(os.getpid()))
+    process = Process(tmp_path)
+    process.start()
+    try:
+        assert process.running()
+        assert not (tmp_path / "server.pid").exists()
+    finally:
+        process.kill()

@@ -286,7 +286,7 @@ class Pop:
         before = time.process_time()
         wait = timedelta(milliseconds=500)
         assert trial.queue.pop(QUEUE, wait=wait) == []
-        assert time.process_time() - before < 0.4 * to_be_had * wait.total_seconds()
+        assert time.process_time() - before < 0.3 * to_be_had * wait.total_seconds()
 
     @rule("POP-8", "RED-6")
     @needs("insert_unreadable")
