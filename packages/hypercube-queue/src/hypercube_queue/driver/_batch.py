@@ -179,7 +179,8 @@ def _push_item(
     checked_size(payload, extra, guarantees.max_message_bytes)
     job_name = checked_name("job_name", message.job_name, may_be_empty=True)
     namespace = checked_name("namespace", message.namespace, may_be_empty=True)
-    delay_us = to_microseconds(checked_delay(message.delay, guarantees.max_delay))
+    delay = checked_delay(message.delay, guarantees.max_delay)
+    delay_us = to_microseconds(delay) if delay else 0
     visibility_us = None
     if message.visibility_timeout is not None:
         visibility_us = to_microseconds(
