@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import TypeAlias
@@ -281,19 +280,6 @@ class MySQLDialect(ServerDialect):
         seqs = _listed(item.delivery.seq for item in items)
         cursor.execute(self._sql["held"].format(seqs=seqs))
         return {seq: (token, visible_at) for seq, token, visible_at in cursor.fetchall()}
-
-    def redrive(self, cursor: DBAPICursor, queue_name: str, count: int) -> int:
-        cursor.execute(
-            self._sql["redrive"],
-            {"queue_name": queue_name.encode(), "count": min(count, sys.maxsize)},
-        )
-        return cursor.rowcount
-
-    def redrive_ids(self, cursor: DBAPICursor, queue_name: str, ids: Sequence[str]) -> int:
-        return self._by_ids(cursor, "redrive_ids", queue_name, ids)
-
-    def forget(self, cursor: DBAPICursor, queue_name: str, ids: Sequence[str]) -> int:
-        return self._by_ids(cursor, "forget", queue_name, ids)
 
     def _by_ids(self, cursor: DBAPICursor, name: str, queue_name: str, ids: Sequence[str]) -> int:
         changed = 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from datetime import timedelta
@@ -235,19 +234,6 @@ class PostgreSQLDialect(ServerDialect):
                     if (item.delivery.seq, item.delivery.token) not in settled
                 ]
         return stale
-
-    def redrive(self, cursor: DBAPICursor, queue_name: str, count: int) -> int:
-        cursor.execute(
-            self._sql["redrive"],
-            {"queue_name": queue_name.encode(), "count": min(count, sys.maxsize)},
-        )
-        return cursor.rowcount
-
-    def redrive_ids(self, cursor: DBAPICursor, queue_name: str, ids: Sequence[str]) -> int:
-        return self._by_ids(cursor, "redrive_ids", queue_name, ids)
-
-    def forget(self, cursor: DBAPICursor, queue_name: str, ids: Sequence[str]) -> int:
-        return self._by_ids(cursor, "forget", queue_name, ids)
 
     def _by_ids(self, cursor: DBAPICursor, name: str, queue_name: str, ids: Sequence[str]) -> int:
         changed = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any, ClassVar, TypeVar
@@ -259,6 +260,23 @@ class ServerDialect:
 
     def max_message_bytes(self, end: Deadline) -> int | None:  # noqa: ARG002 - nobody is asked
         return None
+
+    def redrive(self, cursor: DBAPICursor, queue_name: str, count: int) -> int:
+        cursor.execute(
+            self._sql["redrive"],
+            {"queue_name": queue_name.encode(), "count": min(count, sys.maxsize)},
+        )
+        return cursor.rowcount
+
+    def redrive_ids(self, cursor: DBAPICursor, queue_name: str, ids: Sequence[str]) -> int:
+        return self._by_ids(cursor, "redrive_ids", queue_name, ids)
+
+    def forget(self, cursor: DBAPICursor, queue_name: str, ids: Sequence[str]) -> int:
+        return self._by_ids(cursor, "forget", queue_name, ids)
+
+    def _by_ids(self, cursor: DBAPICursor, name: str, queue_name: str, ids: Sequence[str]) -> int:
+        """Run a statement about dead messages by their ids; return how many it changed."""
+        raise NotImplementedError
 
     def dead_letters(
         self, cursor: DBAPICursor, queue_name: str, limit: int, before: tuple[int, int] | None
