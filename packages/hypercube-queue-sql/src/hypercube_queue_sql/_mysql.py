@@ -22,7 +22,7 @@ from hypercube_queue_sql._mysql_client import (
     is_duplicate,
     is_missing_savepoint,
 )
-from hypercube_queue_sql._rows import Row
+from hypercube_queue_sql._rows import Row, place_in_order
 from hypercube_queue_sql._server import ROWS_PER_STATEMENT, ServerDialect, T
 
 #: For SKIP LOCKED.
@@ -140,9 +140,11 @@ class MySQLDialect(ServerDialect):
 
         def lease(cursor: DBAPICursor) -> tuple[list[Row], float | None]:
             found = self._rows(cursor, "claim", queue_name=queue_name.encode(), limit=limit)
-            # The last one is none, where anything is there; it may have come since.
-            seconds = found.pop()[1] / 1_000_000 if found and found[-1][0] is None else None
-            rows = list(map(Row._make, found))
+            # One is no message and says when the next is visible; what it saw may have come since.
+            rows = sorted(
+                (Row._make(row) for row in found if row[0] is not None), key=place_in_order
+            )
+            seconds = next((row[1] / 1_000_000 for row in found if row[0] is None), None)
             if rows:
                 statement = self._sql["lease"].format(seqs=_listed(row.seq for row in rows))
                 cursor.execute(statement, {"default_us": default_us, "token": token})

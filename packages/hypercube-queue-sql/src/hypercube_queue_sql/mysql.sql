@@ -40,7 +40,7 @@ WHERE queue_name = %(queue_name)s AND state = 0
 ORDER BY visible_at LIMIT 1
 
 -- name: claim
--- The last row says how long until the next message becomes visible; negative if one is.
+-- The row without seq says how long until the next message becomes visible; negative if one is.
 (SELECT seq, visible_at, attempt + 1, visibility_us, reason, id, job_name, namespace, extra, payload
 FROM {messages} FORCE INDEX ({ready})
 WHERE queue_name = %(queue_name)s AND state = 0 AND visible_at <= {now}
