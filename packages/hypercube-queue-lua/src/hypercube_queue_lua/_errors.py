@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import copy
-
 from hypercube_queue import BackendError, CapacityExceeded, QueueError
+from hypercube_queue.driver import twin
 
 #: The first word of an error reply, and what to tell people. After each of these nothing was
 #: changed: the server looks before it runs a script.
@@ -44,13 +43,6 @@ def server_error(text: str, place: str) -> QueueError:
             "7 or Valkey, or something that speaks as they do"
         )
     return BackendError(f"{place}: {text}", outcome_unknown=True)
-
-
-def twin(error: QueueError) -> QueueError:
-    """An equal error for another item of the batch (ERR-4)."""
-    other = copy.copy(error)
-    other.__cause__ = error.__cause__
-    return other
 
 
 def unsent(error: QueueError) -> QueueError:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from hypercube_queue import BackendError, QueueError, QueueStats
-from hypercube_queue.driver import Deadline, Indexed, PushBatch, SettlementBatch, chunked
+from hypercube_queue.driver import Deadline, Indexed, PushBatch, SettlementBatch, chunked, twin
 from hypercube_queue_lua._client import Call, Client, Reply
 from hypercube_queue_lua._delivery import LuaDelivery, Settled
-from hypercube_queue_lua._errors import twin, unsent
+from hypercube_queue_lua._errors import unsent
 from hypercube_queue_lua._keys import queue_keys, registry_key
 from hypercube_queue_lua._scripts import script
 from hypercube_queue_lua._wire import (

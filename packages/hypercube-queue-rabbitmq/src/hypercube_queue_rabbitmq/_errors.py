@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-
 from pika.exceptions import (  # type: ignore[import-untyped]  # pika ships no types
     AMQPHeartbeatTimeout,
     ChannelClosedByBroker,
@@ -40,13 +38,6 @@ def translation(error: BaseException, place: str, *, sent: bool) -> QueueError:
     translated = BackendError(f"{place}: {_explained(error, sent=sent)}", outcome_unknown=sent)
     translated.__cause__ = error
     return translated
-
-
-def twin(error: QueueError) -> QueueError:
-    """An equal error for another item of the batch (ERR-4)."""
-    other = copy.copy(error)
-    other.__cause__ = error.__cause__
-    return other
 
 
 def closed_with(error: BaseException | None, code: int) -> bool:

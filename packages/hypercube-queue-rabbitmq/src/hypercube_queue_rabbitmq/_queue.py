@@ -22,10 +22,11 @@ from hypercube_queue.driver import (
     checked_count,
     checked_queue_name,
     checked_wait,
+    twin,
 )
 from hypercube_queue_rabbitmq._client import Client, Fates
 from hypercube_queue_rabbitmq._delivery import RabbitMQDelivery
-from hypercube_queue_rabbitmq._errors import translation, twin
+from hypercube_queue_rabbitmq._errors import translation
 from hypercube_queue_rabbitmq._names import Names
 from hypercube_queue_rabbitmq._options import BROKER_MAX_HOLD, Options, QueueType, guarantees
 from hypercube_queue_rabbitmq._outgoing import Destination, pushed, updated

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from enum import Enum, auto
 from typing import NamedTuple
 
@@ -59,10 +58,3 @@ def contract_error(fault: Fault, place: str, *, sent: bool) -> QueueError:
             return BackendError(text, outcome_unknown=sent)
         case _:
             return BackendError(text)
-
-
-def twin(error: QueueError) -> QueueError:
-    """An equal error for another item of the batch (ERR-4)."""
-    other = copy.copy(error)
-    other.__cause__ = error.__cause__
-    return other

@@ -134,7 +134,7 @@ class MySQLDialect(ServerDialect):
     ) -> tuple[list[Row], float | None]:
         if queue_name in self._idle:
             # Whoever waits asks by a single statement, which takes no locks.
-            seconds = self.next_visible(queue_name, end)
+            seconds = self._next_visible(queue_name, end)
             if seconds is None or seconds > 0:
                 return [], seconds
 
@@ -156,6 +156,15 @@ class MySQLDialect(ServerDialect):
         elif len(self._idle) < _MOST_IDLE:
             self._idle.add(queue_name)
         return rows, seconds
+
+    def _next_visible(self, queue_name: str, end: Deadline) -> float | None:
+        """In how many seconds something becomes visible, None if nothing will by itself."""
+
+        def look(cursor: DBAPICursor) -> float | None:
+            rows = self._rows(cursor, "next_visible", queue_name=queue_name.encode())
+            return rows[0][0] / 1_000_000 if rows else None
+
+        return self.read(look, end=end)
 
     # Statements
 

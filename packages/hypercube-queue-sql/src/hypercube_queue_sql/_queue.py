@@ -38,12 +38,13 @@ from hypercube_queue.driver import (
     checked_wait,
     from_microseconds,
     to_microseconds,
+    twin,
 )
 from hypercube_queue_sql._claims import Claims
 from hypercube_queue_sql._dead_letters import checked_cursor, dead_letter
 from hypercube_queue_sql._delivery import Settled, SQLDelivery
 from hypercube_queue_sql._dialects import dialect_for
-from hypercube_queue_sql._errors import ConnectionLost, twin
+from hypercube_queue_sql._errors import ConnectionLost
 from hypercube_queue_sql._tables import DEFAULT_TABLE
 
 #: How long `close` waits for running calls before it closes idle connections.

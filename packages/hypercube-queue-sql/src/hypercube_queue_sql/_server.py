@@ -223,32 +223,6 @@ class ServerDialect:
         self._engine.dispose(close=False)
         self._connect()
 
-    # Pop
-
-    def take(
-        self, queue_name: str, limit: int, default_us: int, token: int, end: Deadline
-    ) -> tuple[list[Row], float | None]:
-        """`claim`, and if there was nothing, `next_visible`."""
-        rows = self.write(
-            lambda cursor: self.claim(cursor, queue_name, limit, default_us, token), end=end
-        )
-        return rows, None if rows else self.next_visible(queue_name, end)
-
-    def claim(
-        self, cursor: DBAPICursor, queue_name: str, limit: int, default_us: int, token: int
-    ) -> list[Row]:
-        """Lease what is visible to `token`, in order; the row's `visible_at` is the old one."""
-        raise NotImplementedError
-
-    def next_visible(self, queue_name: str, end: Deadline) -> float | None:
-        """In how many seconds something becomes visible, None if nothing will by itself."""
-
-        def look(cursor: DBAPICursor) -> float | None:
-            rows = self._rows(cursor, "next_visible", queue_name=queue_name.encode())
-            return rows[0][0] / 1_000_000 if rows else None
-
-        return self.read(look, end=end)
-
     # Statements
 
     def insert(self, cursor: DBAPICursor, items: Sequence[PushItem]) -> list[PushItem]:

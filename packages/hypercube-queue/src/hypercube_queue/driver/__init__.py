@@ -13,6 +13,7 @@ from hypercube_queue.driver._batch import (
     PushItem,
     SettlementBatch,
     SettlementItem,
+    twin,
 )
 from hypercube_queue.driver._chunks import chunked
 from hypercube_queue.driver._closing import Closing
@@ -85,4 +86,5 @@ __all__ = [
     "new_id",
     "shown",
     "to_microseconds",
+    "twin",
 ]

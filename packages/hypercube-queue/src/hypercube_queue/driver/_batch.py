@@ -11,6 +11,7 @@ Every batch operation of every driver has the same shape:
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -95,6 +96,13 @@ class Failures:
             raise BatchError(
                 f"{self._operation}: {len(failed)} of {len(self._messages)} failed", failed
             )
+
+
+def twin(error: QueueError) -> QueueError:
+    """An equal error for another item of the batch (ERR-4)."""
+    other = copy.copy(error)
+    other.__cause__ = error.__cause__
+    return other
 
 
 @dataclass(slots=True)
