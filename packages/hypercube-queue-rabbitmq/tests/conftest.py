@@ -110,21 +110,28 @@ def relayed(url: str, shared: Server, relay: Relay) -> str:
     return url.replace(f":{shared.port}/", f":{relay.port}/")
 
 
+def _parameters(place: Any) -> ConnectionParameters:
+    return ConnectionParameters(
+        place.host,
+        place.port,
+        place.database,
+        credentials=PlainCredentials(place.username, place.password),
+    )
+
+
+@pytest.fixture
+def parameters(shared: Server) -> ConnectionParameters:
+    """Where the shared broker is, in pika's words."""
+    return _parameters(shared)
+
+
 @pytest.fixture
 def connect(shared: Server) -> Iterator[Callable[..., BlockingChannel]]:
     """Channels of a client that has nothing to do with the queue."""
     with ExitStack() as stack:
 
         def connected(place: Any = None) -> BlockingChannel:
-            place = place or shared
-            connection = BlockingConnection(
-                ConnectionParameters(
-                    place.host,
-                    place.port,
-                    place.database,
-                    credentials=PlainCredentials(place.username, place.password),
-                )
-            )
+            connection = BlockingConnection(_parameters(place or shared))
             stack.callback(lambda: connection.is_open and connection.close())
             return connection.channel()
 

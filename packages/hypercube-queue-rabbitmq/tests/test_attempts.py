@@ -10,6 +10,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
+from pika import ConnectionParameters
 
 from hypercube_queue import BatchError, Message, NotFound, open_queue
 from hypercube_queue_rabbitmq import RabbitMQQueue
@@ -100,17 +101,15 @@ def test_acks_in_any_order_remove_what_they_name(
     assert sorted(int(each.payload) for each in left) == [7, 8, 10]
 
 
-def test_more_pops_than_channels_share_them(
-    url: str, open_: Callable[[str], RabbitMQQueue], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_more_pops_than_channels_share_them(parameters: ConnectionParameters, prefix: str) -> None:
     """A worker that holds very many single deliveries does not run into the broker's limit."""
-    monkeypatch.setattr("hypercube_queue_rabbitmq._pool._MOST", 4)
-    queue = open_(url)
-    queue.push(*(Message("work", b"%d" % n) for n in range(20)))
-    held = [queue.pop("work", 1)[0] for _ in range(20)]
+    parameters.channel_max = 8
+    with RabbitMQQueue(parameters, prefix=prefix) as queue:
+        queue.push(*(Message("work", b"%d" % n) for n in range(20)))
+        held = [queue.pop("work", 1)[0] for _ in range(20)]
+        assert len({id(each.driver_data.channel) for each in held}) < 8  # type: ignore[union-attr]
+        queue.ack(*held[::2])
 
-    assert len({id(each.driver_data.channel) for each in held}) == 4  # type: ignore[union-attr]
-    queue.ack(*held[::2])
-    queue.close()
-    left = open_(url).pop("work", 20, wait=timedelta(seconds=5))
+    with RabbitMQQueue(parameters, prefix=prefix) as queue:
+        left = queue.pop("work", 20, wait=timedelta(seconds=5))
     assert sorted(int(each.payload) for each in left) == list(range(1, 20, 2))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -15,6 +16,7 @@ from tools.backends.instance import Server
 
 from hypercube_queue import BackendError, BatchError, Message
 from hypercube_queue_rabbitmq import RabbitMQQueue
+from hypercube_queue_rabbitmq._outgoing import Outgoing
 
 pytestmark = pytest.mark.server("rabbitmq")
 
@@ -175,6 +177,26 @@ def test_a_redrive_passes_over_what_it_cannot_read(
 
     assert queue.redrive("work", 10) == 2
     assert [each.payload for each in queue.pop("work", 10)] == [b"0", b"1"]
+
+
+def test_a_redrive_that_runs_out_of_time_counts_what_had_moved(
+    url: str, open_: Callable[[str], RabbitMQQueue], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Confirmed is moved, however the rest of its batch ends (RED-4)."""
+    queue = open_(f"{url}&operation_timeout=3")
+    queue.push(*(Message("work", b"") for _ in range(10)))
+    queue.dead_letter(*queue.pop("work", 10, wait=timedelta(seconds=5)))
+    publisher = queue._client._publisher
+    publish = publisher.publish
+
+    async def publish_some(batch: Sequence[Outgoing], end: float) -> None:
+        await publish(batch[:4], end)
+        await asyncio.sleep(end - asyncio.get_running_loop().time())
+        for each in batch[4:]:
+            each.error = BackendError("no answer", outcome_unknown=True)
+
+    monkeypatch.setattr(publisher, "publish", publish_some)
+    assert queue.redrive("work", 10) == 4
 
 
 def test_a_message_that_was_moved_belongs_to_the_queue_it_is_in(

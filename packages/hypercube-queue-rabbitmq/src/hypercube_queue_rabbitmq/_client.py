@@ -135,16 +135,17 @@ class Client:
         moved = 0
         source = Source(self._topology.names.dead(queue_name), queue_name, "dead")
         try:
-            async with asyncio.timeout_at(end):
-                while moved < count:
-                    left = min(count - moved, _REDRIVEN_AT_ONCE)
+            while moved < count:
+                left = min(count - moved, _REDRIVEN_AT_ONCE)
+                async with asyncio.timeout_at(end):
                     arrivals = await self._take(source, left, 0, end)
-                    if not arrivals:
-                        break
-                    stored, error = await self._revive(arrivals, queue_name, end)
-                    moved += stored
-                    if error is not None:
-                        raise error
+                if not arrivals:
+                    break
+                # It keeps to the time itself, and says what moved until then (RED-4).
+                stored, error = await self._revive(arrivals, queue_name, end)
+                moved += stored
+                if error is not None:
+                    raise error
         except (AMQPError, OSError, TimeoutError) as error:
             if isinstance(error, TimeoutError):
                 self._consuming.abort(error)
@@ -249,9 +250,10 @@ class Client:
             batch.append(set_aside(queue_name, arrival.body, arrival.properties, reason))
         await self._publisher.publish(batch, end)
         # What could not be set aside stays with us until the connection ends.
-        await _ack(
+        stored = [
             arrival for (arrival, _), each in zip(unreadable, batch, strict=True) if each.stored
-        )
+        ]
+        await _ack(stored, end)
 
     async def _revive(
         self, arrivals: Sequence[Arrival], queue_name: str, end: float
@@ -279,7 +281,7 @@ class Client:
             _give_back(arrival for arrival, each in outcomes if not each.stored)
             # Where this fails they come twice; moved they are in any case.
             with contextlib.suppress(AMQPError, OSError):
-                await _ack(stored)
+                await _ack(stored, end)
         return len(stored), next((each.error for each in batch if each.error is not None), None)
 
     async def _owned(self, items: Sequence[Settled]) -> tuple[list[Settled], Fates]:
@@ -328,14 +330,15 @@ class Client:
         return error
 
 
-async def _ack(arrivals: Iterable[Arrival]) -> None:
+async def _ack(arrivals: Iterable[Arrival], end: float) -> None:
     """Remove what is still there to be removed."""
     by_channel: dict[ConsumingChannel, list[int]] = {}
     for arrival in arrivals:
         if arrival.tag in arrival.channel.unsettled:
             by_channel.setdefault(arrival.channel, []).append(arrival.tag)
-    for channel, tags in by_channel.items():
-        await channel.ack(tags)
+    async with asyncio.timeout_at(end):
+        for channel, tags in by_channel.items():
+            await channel.ack(tags)
 
 
 def _give_back(arrivals: Iterable[Arrival]) -> None:

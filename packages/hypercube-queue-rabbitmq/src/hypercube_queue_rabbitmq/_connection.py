@@ -13,6 +13,7 @@ from typing import Any
 from pika.adapters.asyncio_connection import (  # type: ignore[import-untyped]  # no types
     AsyncioConnection,
 )
+from pika.channel import MAX_CHANNELS  # type: ignore[import-untyped]
 from pika.connection import Parameters  # type: ignore[import-untyped]
 from pika.exceptions import AMQPConnectionError, AMQPError  # type: ignore[import-untyped]
 
@@ -39,6 +40,8 @@ class Connection:
         self.on_blocked: list[Callable[[], None]] = []
         #: The broker's version, once connected.
         self.version = (0, 0)
+        #: How many channels it may have, once connected.
+        self.max_channels = MAX_CHANNELS
 
     async def open(self) -> None:
         """Be connected, by one attempt that all who need it share."""
@@ -112,6 +115,7 @@ class Connection:
             raise
         version = str(raw.server_properties.get("version", "0.0"))
         self.version = _numbers(version)
+        self.max_channels = raw.params.channel_max or MAX_CHANNELS
         self._raw, self._ended = raw, ended
 
     def _opened(self, opening: asyncio.Task[None]) -> None:

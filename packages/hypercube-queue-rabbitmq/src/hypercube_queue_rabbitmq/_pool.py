@@ -9,9 +9,10 @@ from hypercube_queue_rabbitmq._consuming import ConsumingChannel
 
 #: Channels that are kept for the next pop.
 _MOST_IDLE = 16
-#: From here on pops share channels, and with them what the broker does to those who hold a
-#: delivery for too long. The broker's own limit is 2047.
-_MOST = 1000
+#: From this share of the connection's channels on, which are 2047 unless somebody limits them,
+#: pops share them, and with them what the broker does to those who hold a delivery for too long.
+#: The others are for pops under way, which have one to themselves.
+_SHARE = 0.5
 
 
 class ChannelPool:
@@ -50,7 +51,7 @@ class ChannelPool:
         if idle is not None:
             del self._idle[idle]
             return idle
-        if len(self._all) >= _MOST:
+        if len(self._all) >= _SHARE * self._connection.max_channels:
             shared = [each for each in self._all if not each.taken and each.is_open]
             return min(shared, key=lambda each: len(each.unsettled), default=None)
         return None
