@@ -206,8 +206,7 @@ class ServerDialect:
 
     def close(self) -> None:
         if self._owned:
-            self._connections.closed = True
-            self._engine.dispose()
+            self._connections.close()
 
     @property
     def in_child(self) -> Callable[[], None]:

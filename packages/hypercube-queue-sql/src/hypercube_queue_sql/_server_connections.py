@@ -41,13 +41,19 @@ class ServerConnections:
         self, engine: Engine, client: Client, *, place: str, limit: timedelta, owned: bool
     ) -> None:
         self._engine = engine
+        #: A disposed engine has another one.
+        self._pool = engine.pool
         self._client = client
         self._place = place
         self._limit = limit
         self._owned = owned
         self._slots = threading.BoundedSemaphore(CONNECTIONS)
-        #: Whoever still uses a connection closes it afterwards.
-        self.closed = False
+        self._closed = False
+
+    def close(self) -> None:
+        """Close the connections that lie in the pool, and later each that comes back to it."""
+        self._closed = True
+        self._pool.dispose()
 
     def read(self, work: Callable[[DBAPICursor], R], *, end: Deadline | None = None) -> R:
         """Run `work`, which only reads, outside a transaction."""
@@ -182,10 +188,8 @@ class ServerConnections:
                 except self._client.error:
                     # Rather none than one that commits where its owner does not expect it.
                     pooled.invalidate()
-            if self.closed:
-                pooled.invalidate()
             watch.cut = None
-            pooled.close()
+            self._give_back(pooled)
 
     def _survives(self, error: BaseException) -> bool:
         """Whether the connection of a failed call can be used on."""
@@ -219,7 +223,7 @@ class ServerConnections:
         try:
             return future.result(deadline.seconds_left())
         except BaseException as error:
-            future.add_done_callback(_give_back)
+            future.add_done_callback(_give_up)
             if isinstance(error, TimeoutError):
                 raise BackendError(
                     f"{self._place}: no connection came about within {self._limit}; does the "
@@ -238,10 +242,17 @@ class ServerConnections:
                 f"{self._place}: no connection came about, {type(error).__name__}: {error}"
             ) from error
 
+    def _give_back(self, pooled: PoolProxiedConnection) -> None:
+        pooled.close()
+        # Looked at afterwards: `close` may have emptied the pool just before.
+        if self._closed:
+            self._pool.dispose()
 
-def _give_back(late: Future[PoolProxiedConnection]) -> None:
-    """Nobody waits for the connection any more."""
+
+def _give_up(late: Future[PoolProxiedConnection]) -> None:
+    """Nobody waits for the connection any more, and its pool may have been emptied."""
     if late.exception() is None:
+        late.result().invalidate()
         late.result().close()
 
 

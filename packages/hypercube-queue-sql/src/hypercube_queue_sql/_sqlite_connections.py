@@ -74,7 +74,7 @@ class SQLiteConnections:
         self._limit = limit
         self._guard = guard
         self._prepare = prepare
-        #: Whoever still uses a connection closes it afterwards.
+        #: Whoever still uses a connection sees to it afterwards that it does not stay open.
         self.closed = False
 
     def visit(self, prepare: Prepare) -> None:
@@ -152,6 +152,7 @@ class SQLiteConnections:
                 yield connection
             return
         with self._guard:
+            pool = self._engine.pool
             pooled = self._checked_out()
             try:
                 yield _prepared(pooled, deadline, prepare)
@@ -159,9 +160,10 @@ class SQLiteConnections:
                 self._doubt(pooled, error)
                 raise
             finally:
-                if self.closed:
-                    pooled.invalidate()
                 pooled.close()
+                # Looked at afterwards: the pool may have been emptied just before.
+                if self.closed:
+                    pool.dispose()
 
     def _checked_out(self) -> PoolProxiedConnection:
         while True:

@@ -405,6 +405,47 @@ def test_a_server_that_is_killed_loses_and_repeats_nothing(table: str, started) 
     assert repeated == []
 
 
+# Closing
+
+
+def test_a_connection_that_comes_back_while_the_queue_closes_does_not_stay_open(
+    queue: SQLQueue, application: str
+) -> None:
+    """Neither at the server nor for the garbage collector to find."""
+    event.listen(queue._dialect._engine, "checkin", lambda *_: queue.close(), once=True)
+    queue.push(Message("work", b""))
+    _until(lambda: _connections(application) == 0)
+
+
+def test_a_connection_that_comes_about_after_the_queue_closed_does_not_stay_open(
+    url: str, application: str
+) -> None:
+    """Its call has long given up."""
+    closed = threading.Event()
+    counts: list[int] = []
+
+    def wait(*_: object) -> None:
+        closed.wait(_LIMIT)
+
+    with open_queue(f"{url}&operation_timeout=0.2") as queue:
+        assert isinstance(queue, SQLQueue)
+        engine = queue._dialect._engine
+        event.listen(engine, "do_connect", wait)
+        event.listen(engine, "connect", lambda *_: counts.append(_connections(application)))
+        assert _error(lambda: queue.pop("work", wait=NOTHING)) is not None
+    closed.set()
+    _until(lambda: counts and _connections(application) == 0)
+    assert counts[0] == 1
+
+
+def _connections(application: str) -> int:
+    with _watching() as watching:
+        [count] = watching.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s", [application]
+        ).fetchone() or [0]
+    return int(count)
+
+
 # Connections of the caller's
 
 
