@@ -2,6 +2,7 @@
 
     nox -s bench -- memory sqlite            # --quick for a tenth of the work
     nox -s bench -- redis valkey
+    nox -s bench -- rabbitmq rabbitmq-classic rabbitmq-4.0
     nox -s bench -- postgresql --peers       # other queues on the same server, in turns
 
 Prints ratios and asserts nothing: machines differ and are noisy.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
@@ -21,6 +21,14 @@ class Backend:
     deep: int = 100_000
     #: Whether another process can open the same queue.
     shared: bool = True
+    #: How many messages a push or a pop has, each of them beside the raw limit.
+    batches: Sequence[int] = (1, 100)
+
+
+def _rabbitmq(server: str, queue_type: str = "quorum") -> Backend:
+    return Backend(
+        lambda: stores.rabbitmq(server, queue_type), server=server, batches=(1, 100, 1_000)
+    )
 
 
 BACKENDS: dict[str, Backend] = {
@@ -32,4 +40,7 @@ BACKENDS: dict[str, Backend] = {
     "mariadb": Backend(lambda: stores.mysql("mariadb"), server="mariadb"),
     "redis": Backend(lambda: stores.redis("redis"), server="redis", deep=1_000_000),
     "valkey": Backend(lambda: stores.redis("valkey"), server="valkey", deep=1_000_000),
+    "rabbitmq": _rabbitmq("rabbitmq"),
+    "rabbitmq-classic": _rabbitmq("rabbitmq", "classic"),
+    "rabbitmq-4.0": _rabbitmq("rabbitmq-4.0"),
 }

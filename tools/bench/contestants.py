@@ -95,24 +95,45 @@ def _huey(**settings: object) -> Peer:
 #: What all that reach Redis are measured with, if they do not bring it: its compiled parser.
 _REDIS = ("redis", "hiredis")
 
-_ON_REDIS: Sequence[Peer] = (
-    Peer(
+
+def _dramatiq(**settings: object) -> Peer:
+    return Peer(
         title="dramatiq",
         name="dramatiq",
-        requirements=("dramatiq[redis]>=2,<3", *_REDIS),
+        requirements=("dramatiq[rabbitmq,redis]>=2,<3", *_REDIS),
         delivery="at least once",
         singly=5_000,
         bulk=0,
-        settings={"threads": 8, "prefetch": 100},
-    ),
-    Peer(
-        title="taskiq, stream",
+        settings=settings,
+    )
+
+
+def _taskiq(title: str, **settings: object) -> Peer:
+    return Peer(
+        title=title,
         name="taskiq",
-        requirements=("taskiq-redis>=1.2,<2", "uvloop", *_REDIS),
+        requirements=("taskiq-aio-pika>=0.6,<1", "taskiq-redis>=1.2,<2", "uvloop", *_REDIS),
         delivery="at least once",
         bulk=5_000,
-        settings={"concurrency": 100, "prefetch": 1_000},
-    ),
+        settings=settings,
+    )
+
+
+def _celery(**settings: object) -> Peer:
+    return Peer(
+        title="celery, late ack",
+        name="celery",
+        requirements=("celery[redis]>=5.6,<6", *_REDIS),
+        delivery="at least once",
+        singly=2_500,
+        bulk=0,
+        settings=settings,
+    )
+
+
+_ON_REDIS: Sequence[Peer] = (
+    _dramatiq(threads=8, prefetch=100),
+    _taskiq("taskiq, stream", concurrency=100, prefetch=1_000),
     Peer(
         title="arq",
         name="arq",
@@ -121,16 +142,14 @@ _ON_REDIS: Sequence[Peer] = (
         bulk=2_500,
         settings={"concurrency": 100},
     ),
-    Peer(
-        title="celery, late ack",
-        name="celery",
-        requirements=("celery[redis]>=5.6,<6", *_REDIS),
-        delivery="at least once",
-        singly=2_500,
-        bulk=0,
-        settings={"prefetch": 100},
-    ),
+    _celery(prefetch=100),
     _huey(),
+)
+
+_ON_RABBITMQ: Sequence[Peer] = (
+    _dramatiq(threads=8, prefetch=100),
+    _taskiq("taskiq, quorum queue", concurrency=100, prefetch=1_000),
+    _celery(prefetch=100),
 )
 
 
@@ -152,4 +171,6 @@ PEERS: dict[str, Sequence[Peer]] = {
     "redis": _ON_REDIS,
     # They know it as a Redis.
     "valkey": _ON_REDIS,
+    "rabbitmq": _ON_RABBITMQ,
+    "rabbitmq-4.0": _ON_RABBITMQ,
 }

@@ -40,7 +40,7 @@ class Figure:
 
 def measure(backend: Backend, *, scale: float) -> Iterator[Figure]:
     """All figures of one backend; `scale` shrinks the amounts for a quick look."""
-    for batch in (1, 100):
+    for batch in backend.batches:
         yield from _compared(backend, batch, max(batch, int(_amount(batch) * scale)))
     yield from _pop_costs(backend, scale)
     drained = int(10_000 * scale)

@@ -13,6 +13,7 @@ import psycopg
 from tools.backends import server
 from tools.backends.instance import Server
 from tools.bench.raw import Raw, RawDeque, RawSQLite
+from tools.bench.raw_broker import RawRabbitMQ, connect_rabbitmq
 from tools.bench.raw_scripts import Glide, RawScripts, RedisPy, connect_redis
 from tools.bench.raw_servers import RawMySQL, RawPostgreSQL, connect_mysql
 
@@ -20,6 +21,9 @@ from tools.bench.raw_servers import RawMySQL, RawPostgreSQL, connect_mysql
 _DATABASES = range(16)
 #: What pops and settlements of the drivers are for a server. It counts also what scripts do.
 _SENT_COMMANDS = ("cmdstat_evalsha", "cmdstat_eval", "cmdstat_blpop")
+
+#: The queues that are used in the course of a run.
+_QUEUES = ("bench", "default", "pickup")
 
 
 @dataclass(frozen=True)
@@ -129,6 +133,23 @@ def redis(kind: str) -> Iterator[Store]:
         finally:
             admin.config_set("appendfsync", before["appendfsync"])
             admin.flushdb(asynchronous=True)
+
+
+@contextmanager
+def rabbitmq(kind: str, queue_type: str) -> Iterator[Store]:
+    """On RabbitMQ, in the one vhost that there is; peers name and delete queues of their own."""
+    place, name = server(kind), _name()
+    try:
+        yield Store(
+            place.url("amqp", prefix=f"{name}.", queue_type=queue_type),
+            lambda: RawRabbitMQ(place, f"{name}.raw", queue_type),
+            address=place.url("amqp"),
+        )
+    finally:
+        with connect_rabbitmq(place) as admin:
+            for queue in _QUEUES:
+                admin.channel().queue_delete(f"{name}.{queue}")
+                admin.channel().queue_delete(f"hypercube.dead.{name}.{queue}")
 
 
 def _empty_database(place: Server) -> int:

@@ -1,4 +1,7 @@
-"""Celery on Redis with late acknowledgement, its worker's pool "solo": the process itself."""
+"""Celery on Redis or RabbitMQ, with late acknowledgement and where there are any, confirms.
+
+Its worker's pool is "solo": the process itself.
+"""
 
 # Its imports are there only where the benchmark runs it.
 # mypy: disable-error-code="import-not-found,import-untyped,untyped-decorator"
@@ -7,20 +10,34 @@ from __future__ import annotations
 
 import json
 import logging
+import secrets
 import sys
 import time
 import warnings
 
 from celery import Celery
 from celery.worker import state
+from kombu import Queue
 
 
 def main(*, address: str, singly: int, bulk: int, prefetch: int) -> dict[str, float]:
     """Its rates; there is no call that enqueues many at once."""
     warnings.simplefilter("ignore")  # it warns of root
     app = Celery("bench", broker=address)
+    queue = f"bench_{secrets.token_hex(4)}"
+    quorum = address.startswith("amqp:")
+    if quorum:
+        arguments = {"x-queue-type": "quorum", "x-delivery-limit": -1}
+        app.conf.update(
+            task_queues=[Queue(queue, routing_key=queue, queue_arguments=arguments)],
+            task_default_queue_type="quorum",
+            broker_transport_options={"confirm_publish": True},
+        )
     app.conf.update(
+        task_default_queue=queue,
         task_acks_late=True,
+        # The queue it would make for that is of a kind that RabbitMQ 4.3 refuses.
+        worker_enable_remote_control=False,
         task_ignore_result=True,
         worker_prefetch_multiplier=prefetch,
         worker_hijack_root_logger=False,
@@ -60,6 +77,10 @@ def main(*, address: str, singly: int, bulk: int, prefetch: int) -> dict[str, fl
         raise SystemExit(f"{done} of {total} jobs were done")
     # Up to the last handler: how it ends is not measured.
     rates["drain"] = total / (last - start)
+    if quorum:
+        with app.connection_for_write() as connection, connection.channel() as channel:
+            channel.queue_delete(queue)
+            channel.exchange_delete(queue)
     return rates
 
 

@@ -1,4 +1,7 @@
-"""Dramatiq on Redis, its worker with `threads` threads that take `prefetch` messages at once."""
+"""Dramatiq on Redis, or on RabbitMQ with confirms; it knows only classic queues there.
+
+Its worker has `threads` threads, and takes `prefetch` messages at once.
+"""
 
 # Its imports are there only where the benchmark runs it.
 # mypy: disable-error-code="import-not-found,import-untyped,untyped-decorator"
@@ -8,6 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import secrets
 import sys
 import threading
 import time
@@ -21,10 +25,17 @@ def main(*, address: str, singly: int, bulk: int, threads: int, prefetch: int) -
     # It looks there when it is imported.
     os.environ["dramatiq_queue_prefetch"] = str(prefetch)  # noqa: SIM112 - its name
     import dramatiq
+    from dramatiq.brokers.rabbitmq import RabbitmqBroker
     from dramatiq.brokers.redis import RedisBroker
 
     logging.disable()
-    broker = RedisBroker(url=address)
+    on_rabbitmq = address.startswith("amqp:")
+    broker = (
+        RabbitmqBroker(url=address, confirm_delivery=True)
+        if on_rabbitmq
+        else RedisBroker(url=address)
+    )
+    queue = f"bench_{secrets.token_hex(4)}"
     dramatiq.set_broker(broker)
     total = singly + bulk
     lock = threading.Lock()
@@ -32,7 +43,7 @@ def main(*, address: str, singly: int, bulk: int, threads: int, prefetch: int) -
     last = 0.0
     ended = threading.Event()
 
-    @dramatiq.actor
+    @dramatiq.actor(queue_name=queue)
     def noop(text: str) -> None:
         nonlocal done, last
         del text
@@ -54,6 +65,9 @@ def main(*, address: str, singly: int, bulk: int, threads: int, prefetch: int) -
         raise SystemExit(f"{done} of {total} jobs were done")
     rates["drain"] = total / (last - start)
     worker.stop()
+    if on_rabbitmq:
+        for name in (queue, f"{queue}.DQ", f"{queue}.XQ"):
+            broker.channel.queue_delete(name)
     return rates
 
 
