@@ -51,7 +51,7 @@ class RawRabbitMQ:
         self._until(lambda: self._channel.is_open)
         self._channel.add_on_return_callback(self._fail)
         self._answered(self._channel.confirm_delivery, self._on_confirm)
-        arguments = {"x-queue-type": queue_type}
+        arguments: dict[str, object] = {"x-queue-type": queue_type}
         if queue_type == "quorum":
             arguments |= {"x-delivery-limit": -1}
         self._answered(self._channel.queue_declare, queue, durable=True, arguments=arguments)
