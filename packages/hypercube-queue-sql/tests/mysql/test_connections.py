@@ -110,7 +110,7 @@ def test_each_operation_on_a_silent_server_ends_in_time(
         if connected:
             _fill_pool(queue)
         else:
-            queue._dialect._engine.dispose()
+            queue._dialect._engine.pool.dispose()
         relay.cut()
         begun = time.monotonic()
         results = _at_once(operations)

@@ -147,7 +147,7 @@ def test_a_server_that_takes_no_connection_is_given_up_in_time(
     with open_queue(f"{relayed_url}&operation_timeout=1.5") as queue:
         assert isinstance(queue, SQLQueue)
         operations = _Operations(queue)
-        queue._dialect._engine.dispose()
+        queue._dialect._engine.pool.dispose()
         relay.cut()
         results = operations.run()
         assert {name for name, (error, _) in results.items() if error is None} == set()
