@@ -34,7 +34,7 @@ FINGERPRINT = DIST / "fingerprint.txt"
 
 EXAMPLE = ROOT / "packages/hypercube-jobs/examples/check_links.py"
 #: All that a contributor must pass, the quick parts first.
-PARTS = ["lint", "types", *PACKAGES, "tools"]
+PARTS = ["lint", "types", *PACKAGES, "distributions", "tools"]
 PYTHONS = nox.project.python_versions(
     nox.project.load_toml(ROOT / next(iter(PACKAGES.values())).folder / "pyproject.toml")
 )
@@ -42,6 +42,8 @@ PYTHONS = nox.project.python_versions(
 # A new release of these two may disagree with code that nobody touched.
 RUFF = "ruff==0.17.6"
 MYPY = "mypy==2.4.1"
+#: Of the workflows: the schema, and what an attacker would look for.
+WORKFLOWS = ("check-jsonschema==0.39.0", "zizmor==1.32.0")
 
 #: What tools.backends needs, beside the clients of the drivers.
 SERVERS = ("psutil", "pytest", "testcontainers")
@@ -87,6 +89,20 @@ def nightly(session: nox.Session, part: str) -> None:
         _pytest(session, PACKAGES[part].tests, "--install-servers", HYPERCUBE_TEST_ALL="1")
 
 
+@nox.session(requires=["wheels"], venv_backend="uv")
+@nox.parametrize("part", [nox.param(part, id=part) for part in PACKAGES])
+def oldest(session: nox.Session, part: str) -> None:
+    """The tests with the oldest versions of what a distribution says it works with."""
+    package = PACKAGES[part]
+    optional = [item for items in package.extras.values() for item in items]
+    # Only what is named here is taken in its oldest version, not what that needs in its turn.
+    named = (str(_wheel(session, package)), *package.dependencies, *optional)
+    _install(session, "--resolution", "lowest-direct", *named)
+    servers = SERVERS if _needs_servers(package.tests) else ()
+    _install(session, *_test_requirements([package]), *servers, "pytest-xdist")
+    _pytest(session, package.tests)
+
+
 @nox.session
 def lint(session: nox.Session) -> None:
     """Check style and format; fix both with `ruff check --fix` and `ruff format`."""
@@ -128,9 +144,16 @@ def _test(session: nox.Session, part: str, **environment: str) -> None:
     if part == "types":
         _types(session)
         return
+    if part == "distributions":
+        # Not one of them is installed here: the tests make environments of their own.
+        builders = {item for package in PACKAGES.values() for item in package.build_requires}
+        _install(session, "pytest", "pytest-xdist", "uv", "build", *sorted(builders))
+        parallel = ("-n", "auto", "--maxprocesses", "4")
+        session.run("python", "-m", "pytest", *parallel, "tools/distributions")
+        return
     if part == "tools":
         packages, folder = list(PACKAGES.values()), Path("tools/tests")
-        wheels = _everything()
+        wheels = [*_everything(), "hatch"]
     else:
         packages, folder = [PACKAGES[part]], PACKAGES[part].tests
         wheels = [str(_wheel(session, PACKAGES[part]))]
@@ -153,9 +176,13 @@ def _needs_servers(tests: Path) -> bool:
 
 
 def _lint(session: nox.Session) -> None:
-    session.install(RUFF)
+    session.install(RUFF, *WORKFLOWS)
     session.run("ruff", "check", "--output-format", "concise")
     session.run("ruff", "format", "--check")
+    schema = ("--builtin-schema", "vendor.github-workflows")
+    workflows = sorted(map(str, Path(".github/workflows").glob("*.yml")))
+    session.run("check-jsonschema", *schema, *workflows)
+    session.run("zizmor", "--offline", "--quiet", ".github")
 
 
 def _types(session: nox.Session) -> None:
