@@ -87,7 +87,25 @@ def constraints() -> str:
 
 
 @pytest.fixture
-def build(tmp_path: Path) -> Callable[[workspace.Package, str, Path], None]:
+def wheel() -> Callable[[Path, Path], None]:
+    """Builds the wheel of one folder into another, with the build backend of this environment."""
+
+    def built(source: Path, into: Path) -> None:
+        command = [sys.executable, "-m", "build", "--wheel", "--no-isolation"]
+        subprocess.run(
+            [*command, "--outdir", str(into), str(source)],
+            check=True,
+            capture_output=True,
+            timeout=300,
+        )
+
+    return built
+
+
+@pytest.fixture
+def wheel_of_version(
+    tmp_path: Path, wheel: Callable[[Path, Path], None]
+) -> Callable[[workspace.Package, str, Path], None]:
     """Builds the wheel that a distribution would have under another version."""
 
     def built(package: workspace.Package, version: str, into: Path) -> None:
@@ -98,17 +116,6 @@ def build(tmp_path: Path) -> Callable[[workspace.Package, str, Path], None]:
         wheel(source, into)
 
     return built
-
-
-def wheel(source: Path, into: Path) -> None:
-    """Build the wheel of a folder, with the build backend of this environment."""
-    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation"]
-    subprocess.run(
-        [*command, "--outdir", str(into), str(source)],
-        check=True,
-        capture_output=True,
-        timeout=300,
-    )
 
 
 def _ignored(_folder: str, names: Iterable[str]) -> set[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import assert_type
@@ -61,7 +60,7 @@ def count(queue: Queue) -> int:
     assert store is not None
     assert stats is not None
     letters = store.dead_letters("billing", 10)
-    assert_type(letters, Sequence[DeadLetter] | list[DeadLetter])
+    assert_type(letters, list[DeadLetter])
     assert_type(stats.stats("billing"), QueueStats)
     return len(letters)
 

@@ -7,11 +7,11 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from conftest import DIST, ROOT, wheel
 
 import workspace
 
 PACKAGES = workspace.load()
+DIST = workspace.ROOT / "dist"
 
 
 def _contents(file: Path) -> dict[str, bytes]:
@@ -21,14 +21,14 @@ def _contents(file: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("package", PACKAGES.values(), ids=list(PACKAGES))
 def test_the_source_archive_and_the_checkout_build_the_same_wheel(
-    tmp_path: Path, package: workspace.Package
+    wheel, tmp_path: Path, package: workspace.Package
 ) -> None:
     """File by file, the metadata among them."""
     with tarfile.open(DIST / f"{package.import_name}-{package.version}.tar.gz") as archive:
         archive.extractall(tmp_path / "source", filter="data")
     [unpacked] = (tmp_path / "source").iterdir()
     wheel(unpacked, tmp_path / "of-archive")
-    wheel(ROOT / package.folder, tmp_path / "of-checkout")
+    wheel(workspace.ROOT / package.folder, tmp_path / "of-checkout")
 
     of_archive = _contents(tmp_path / "of-archive" / package.wheel_name)
     assert of_archive == _contents(tmp_path / "of-checkout" / package.wheel_name)
