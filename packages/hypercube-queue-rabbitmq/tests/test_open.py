@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import socket
 import time
 from datetime import timedelta
 
@@ -9,14 +11,15 @@ import pytest
 from pika import ConnectionParameters
 from tools.backends import server
 
-from hypercube_queue import BackendError, InvalidArgument, open_queue
+from hypercube_queue import BackendError, InvalidArgument, Message, open_queue
 from hypercube_queue_rabbitmq import RabbitMQQueue
 
 
 def _parameters(url: str) -> ConnectionParameters:
     queue = open_queue(url)
     assert isinstance(queue, RabbitMQQueue)
-    return queue._parameters
+    assert len(queue._places) == 1
+    return queue._places[0]
 
 
 @pytest.mark.parametrize(
@@ -62,6 +65,20 @@ def test_amqps_is_another_port_and_checks_the_name() -> None:
     assert not lenient.ssl_options.context.check_hostname
 
 
+def test_several_hosts_have_all_else_in_common() -> None:
+    """Each is checked by its own name where there is TLS."""
+    with open_queue("amqps://us:pw@one,two:1,[::1]:2/v?heartbeat=7") as queue:
+        assert isinstance(queue, RabbitMQQueue)
+        places = queue._places
+
+    assert [(each.host, each.port) for each in places] == [("one", 5671), ("two", 1), ("::1", 2)]
+    assert [each.ssl_options.server_hostname for each in places] == ["one", "two", "::1"]
+    assert {
+        (each.virtual_host, each.credentials.username, each.credentials.password, each.heartbeat)
+        for each in places
+    } == {("v", "us", "pw", 7)}
+
+
 @pytest.mark.parametrize(
     ("url", "named"),
     [
@@ -73,6 +90,8 @@ def test_amqps_is_another_port_and_checks_the_name() -> None:
         ("amqp://host?ssl_ca_certs=x", "ssl_ca_certs"),
         ("amqps://host?ssl_ca_certs=/no/such/file", "ssl_ca_certs"),
         ("amqp+pika://host", "scheme"),
+        ("amqp://one,two:x", "parsed"),
+        ("amqp://user:s/cret@host", "password escaped"),
     ],
 )
 def test_a_bad_option_is_refused_by_name(url: str, named: str) -> None:
@@ -81,10 +100,13 @@ def test_a_bad_option_is_refused_by_name(url: str, named: str) -> None:
         open_queue(url)
 
 
-def test_parameters_of_another_kind_are_refused() -> None:
+@pytest.mark.parametrize("parameters", ["amqp://host", [ConnectionParameters(), "amqp://host"], []])
+def test_parameters_of_another_kind_are_refused(parameters: object) -> None:
     """With a word on what is taken."""
-    with pytest.raises(InvalidArgument, match="ConnectionParameters, not str"):
-        RabbitMQQueue("amqp://host")
+    with pytest.raises(
+        InvalidArgument, match=r"ConnectionParameters or several, not str|are empty"
+    ):
+        RabbitMQQueue(parameters)
 
 
 def test_the_caller_s_parameters_stay_as_they_are() -> None:
@@ -111,6 +133,47 @@ def test_nobody_listens() -> None:
 
     assert not caught.value.outcome_unknown
     assert time.monotonic() - begun < 10
+
+
+def test_nobody_listens_at_any_of_several() -> None:
+    """The error names them all."""
+    with (
+        open_queue("amqp://127.0.0.1:1,127.0.0.1:2/") as queue,
+        pytest.raises(BackendError, match=r"127\.0\.0\.1:1,127\.0\.0\.1:2 .*Refused") as caught,
+    ):
+        queue.pop("mail")
+
+    assert not caught.value.outcome_unknown
+
+
+@pytest.mark.server("rabbitmq")
+def test_a_broker_that_is_not_there_is_passed_over(
+    prefix: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of several hosts the first that answers counts; the log names the others."""
+    place = server("rabbitmq")
+    caplog.set_level(logging.WARNING, "hypercube_queue_rabbitmq")
+    url = place.url("amqp", prefix=prefix).replace("@", "@127.0.0.1:1,")
+    with open_queue(url) as queue:
+        queue.push(Message("mail", b"hello"))
+        (popped,) = queue.pop("mail", wait=timedelta(seconds=5))
+        queue.ack(popped)
+
+    assert popped.payload == b"hello"
+    logged = {r.getMessage() for r in caplog.records if r.name == "hypercube_queue_rabbitmq"}
+    assert logged == {"127.0.0.1:1 is not reached; trying the next"}
+
+
+@pytest.mark.server("rabbitmq")
+def test_a_broker_that_says_nothing_leaves_time_for_the_next(prefix: str) -> None:
+    """It takes connections and never greets: the call still ends well, within its time limit."""
+    place = server("rabbitmq")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        url = place.url("amqp", prefix=prefix, operation_timeout=6)
+        with open_queue(url.replace("@", f"@127.0.0.1:{port},")) as queue:
+            queue.push(Message("mail", b""))
+            assert len(queue.pop("mail", wait=timedelta(seconds=5))) == 1
 
 
 @pytest.mark.server("rabbitmq")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
@@ -33,6 +34,52 @@ def test_what_a_url_does_not_have_is_none() -> None:
     assert QueueURL("redis://[::1]:6379/0").hostname == "::1"
 
 
+@pytest.mark.parametrize(
+    ("url", "addresses"),
+    [
+        ("amqp://", [("localhost", 7)]),
+        ("amqp://one", [("one", 7)]),
+        ("amqp://one:1,two,three:3", [("one", 1), ("two", 7), ("three", 3)]),
+        ("amqp://u:p,%40w@one,two:2/vhost?a=b,c", [("one", 7), ("two", 2)]),
+        ("amqp://[::1]:1,two,[::2]:2,[::3]/", [("::1", 1), ("two", 7), ("::2", 2), ("::3", 7)]),
+    ],
+)
+def test_a_url_can_name_several_hosts(url: str, addresses: list[tuple[str, int]]) -> None:
+    """In their order; whatever else it has counts for all."""
+    parts = QueueURL(url, several_hosts=True)
+
+    assert parts.addresses(7) == addresses
+
+
+def test_several_hosts_change_nothing_of_the_rest() -> None:
+    """Credentials, path and options are read as they always are."""
+    parts = QueueURL("amqp://us%40er:p,w@one:1,two:2/a%2Fb%40c?x=1,2", several_hosts=True)
+
+    assert (parts.username, parts.password, parts.path) == ("us@er", "p,w", "/a/b@c")
+    assert (parts.hostname, parts.port, parts.options.text("x", None)) == ("one", 1, "1,2")
+    assert repr(QueueURL("amqp://u:p@one:1,two,three:3/v", several_hosts=True)) == (
+        "amqp://u@one:1,two,three:3/v"
+    )
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "amqp://one:1,two:2/",
+        *(
+            f"amqp://u:{_SECRET}@{hosts}/"
+            for hosts in ("one,", "one,,two", "one,two:x", "one,two:99999", "one,[::1", "one,u:p@t")
+        ),
+    ],
+)
+def test_what_is_no_list_of_hosts_is_refused(url: str) -> None:
+    """And so is a list where a driver takes one host only."""
+    with pytest.raises(InvalidArgument, match="cannot be parsed") as caught:
+        QueueURL(url, several_hosts=_SECRET in url)
+
+    assert _SECRET not in _chain(caught.value)
+
+
 def _chain(error: BaseException | None) -> str:
     """All that a log could print of an error."""
     text = ""
@@ -51,6 +98,7 @@ def _chain(error: BaseException | None) -> str:
         f"redis://user:{_SECRET}@ho\u2100st/0",
         f"redis://user:{_SECRET}/x@host/0",
         f"redis://user:12/{_SECRET}@host/0",
+        f"redis://user:12,{_SECRET}/x@host/0",
         f"redis://user:{_SECRET}#x@host/0",
         f"redis://user:12#{_SECRET}@host/0",
         f"redis://user:?{_SECRET}@host/0",
@@ -63,7 +111,11 @@ def _chain(error: BaseException | None) -> str:
         f"://user:{_SECRET}@host",
     ],
 )
-@pytest.mark.parametrize("entrance", [QueueURL, open_queue], ids=["QueueURL", "open_queue"])
+@pytest.mark.parametrize(
+    "entrance",
+    [QueueURL, partial(QueueURL, several_hosts=True), open_queue],
+    ids=["QueueURL", "several_hosts", "open_queue"],
+)
 def test_no_error_gives_a_password_away(url: str, entrance: Callable[[str], object]) -> None:
     """However the URL is broken: not in the text, nor in what caused it (ERR-6)."""
 

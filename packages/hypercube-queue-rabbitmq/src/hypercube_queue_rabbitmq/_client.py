@@ -59,8 +59,8 @@ class Client:
 
     def __init__(
         self,
-        publishing: Parameters,
-        consuming: Parameters,
+        publishing: Sequence[Parameters],
+        consuming: Sequence[Parameters],
         topology: Topology,
         place: str,
         *,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pika.adapters.asyncio_connection import (  # type: ignore[import-untyped]  # no types
@@ -23,13 +23,13 @@ logger = logging.getLogger("hypercube_queue_rabbitmq")
 
 
 class Connection:
-    """A connection that its users share; `on_lost` is called each time it ends.
+    """A connection that its users share, to the first of `places` that answers.
 
-    Methods raise what pika raises.
+    `on_lost` is called each time it ends. Methods raise what pika raises.
     """
 
-    def __init__(self, parameters: Parameters, on_lost: Callable[[], None]) -> None:
-        self._parameters = parameters
+    def __init__(self, places: Sequence[Parameters], on_lost: Callable[[], None]) -> None:
+        self._places = places
         self._on_lost = on_lost
         self._raw: Any = None
         self._opening: asyncio.Task[None] | None = None
@@ -79,6 +79,18 @@ class Connection:
             await asyncio.wait([self._ended], timeout=seconds)
 
     async def _connect(self) -> None:
+        *preferred, last = self._places
+        for place in preferred:
+            try:
+                await self._connect_to(place)
+            except (AMQPError, OSError):
+                # pika has told the log why.
+                logger.warning("%s:%s is not reached; trying the next", place.host, place.port)
+            else:
+                return
+        await self._connect_to(last)
+
+    async def _connect_to(self, place: Parameters) -> None:
         loop = asyncio.get_running_loop()
         opened: asyncio.Future[Any] = loop.create_future()
         ended: asyncio.Future[None] = loop.create_future()
@@ -99,7 +111,7 @@ class Connection:
             self._on_lost()
 
         raw = AsyncioConnection(
-            self._parameters,
+            place,
             on_open_callback=succeed,
             on_open_error_callback=fail,
             on_close_callback=end,

@@ -24,33 +24,36 @@ def from_url(url: str) -> RabbitMQQueue:
     """The queue that an `amqp:` or `amqps:` URL names; nothing is contacted before the first call.
 
     `amqp://user:password@host:5672/vhost`; without a vhost it is "/", which is written %2F
-    where it stands for itself. Options: `queue_type` (quorum or classic), `declare` (true),
+    where it stands for itself. Several hosts, `one:5672,two`, are tried in their order whenever
+    a connection is needed. Options: `queue_type` (quorum or classic), `declare` (true),
     `prefix`, `heartbeat` (seconds), `ssl_ca_certs`, `ssl_certfile`, `ssl_keyfile`,
     `ssl_check_hostname` (with TLS), and in seconds `max_hold`, `poll_timeout`,
     `visibility_timeout` and `operation_timeout`.
     """
-    parts = QueueURL(url)
+    parts = QueueURL(url, several_hosts=True)
     if parts.scheme not in _PORTS:
         raise InvalidArgument(
             f"the scheme is {shown(parts.scheme)}; it takes {' or '.join(_PORTS)}"
         )
     options = Options.from_url(parts)
-    host = parts.hostname or "localhost"
     heartbeat = parts.options.integer("heartbeat", None)
     if heartbeat is not None and heartbeat < 0:
         raise InvalidArgument(f"option 'heartbeat' is {heartbeat}; it cannot be negative")
-    tls = _tls(parts, host) if parts.scheme == "amqps" else None
+    context = _tls(parts) if parts.scheme == "amqps" else None
     parts.options.refuse_unknown()
-    parameters = ConnectionParameters(
-        host=host,
-        port=parts.port or _PORTS[parts.scheme],
-        virtual_host=parts.path.removeprefix("/") or "/",
-        credentials=PlainCredentials(parts.username or _GUEST, parts.password or _GUEST),
-        heartbeat=heartbeat,
-        ssl_options=tls,
-    )
+    places = [
+        ConnectionParameters(
+            host=host,
+            port=port,
+            virtual_host=parts.path.removeprefix("/") or "/",
+            credentials=PlainCredentials(parts.username or _GUEST, parts.password or _GUEST),
+            heartbeat=heartbeat,
+            ssl_options=None if context is None else SSLOptions(context, host),
+        )
+        for host, port in parts.addresses(_PORTS[parts.scheme])
+    ]
     return RabbitMQQueue(
-        parameters,
+        places,
         queue_type=options.queue_type,
         declare=options.declare,
         prefix=options.prefix,
@@ -61,7 +64,7 @@ def from_url(url: str) -> RabbitMQQueue:
     )
 
 
-def _tls(parts: QueueURL, host: str) -> SSLOptions:
+def _tls(parts: QueueURL) -> ssl.SSLContext:
     options = parts.options
     authorities = options.text("ssl_ca_certs", None)
     certificate = options.text("ssl_certfile", None)
@@ -76,4 +79,4 @@ def _tls(parts: QueueURL, host: str) -> SSLOptions:
             f"the files named by ssl_ca_certs, ssl_certfile and ssl_keyfile cannot be used: {error}"
         ) from error
     context.check_hostname = check_hostname
-    return SSLOptions(context, host)
+    return context

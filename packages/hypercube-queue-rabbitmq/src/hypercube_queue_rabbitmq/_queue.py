@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import CancelledError
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -51,8 +51,10 @@ _inherited: list[object] = []
 class RabbitMQQueue(Closing):
     """A queue on RabbitMQ, through connections of pika's that it makes itself.
 
-    `parameters` say where and as whom; nothing is contacted before the first call. One thread
-    with two connections serves all callers, as many as there are.
+    `parameters` say where and as whom; nothing is contacted before the first call. Of several,
+    as for the nodes of a cluster, the first that answers counts, in their order, whenever a
+    connection is needed. One thread with two connections serves all callers, as many as there
+    are.
 
     `queue_type` is "quorum", replicated and with exact attempts, or "classic". With `declare`
     queues and their dead letters are declared when they are first used; otherwise they are
@@ -69,7 +71,7 @@ class RabbitMQQueue(Closing):
 
     def __init__(
         self,
-        parameters: Parameters,
+        parameters: Parameters | Sequence[Parameters],
         *,
         queue_type: QueueType = "quorum",
         declare: bool = True,
@@ -79,11 +81,7 @@ class RabbitMQQueue(Closing):
         visibility_timeout: timedelta = timedelta(seconds=30),
         operation_timeout: timedelta = timedelta(seconds=30),
     ) -> None:
-        if not isinstance(parameters, Parameters):
-            raise InvalidArgument(
-                f"parameters are a pika.ConnectionParameters, not {type(parameters).__name__}; "
-                "open_queue takes a URL, and AsyncQueue makes the queue asynchronous"
-            )
+        self._places = _checked(parameters)
         self._options = Options(
             queue_type=queue_type,
             declare=declare,
@@ -94,10 +92,8 @@ class RabbitMQQueue(Closing):
             operation_timeout=operation_timeout,
         )
         self._guarantees = guarantees(self._options)
-        self._parameters = parameters
-        self._place = (
-            f"rabbitmq {parameters.host}:{parameters.port} vhost {parameters.virtual_host!r}"
-        )
+        hosts = ",".join(f"{each.host}:{each.port}" for each in self._places)
+        self._place = f"rabbitmq {hosts} vhost {self._places[0].virtual_host!r}"
         self._gate = Gate(_KIND, in_child=self._begin_in_child)
         self._begin()
 
@@ -203,19 +199,21 @@ class RabbitMQQueue(Closing):
         _inherited.append((self._thread, self._client))
         self._begin()
 
-    def _named(self, purpose: str) -> Parameters:
+    def _named(self, purpose: str) -> list[Parameters]:
         """The parameters with what must hold for every call to end in time."""
-        parameters = copy.copy(self._parameters)
-        seconds = self._options.operation_timeout.total_seconds()
-        parameters.connection_attempts = 1
-        parameters.socket_timeout = parameters.stack_timeout = seconds
-        # The other connection has to go on working, and this one tells at once.
-        parameters.blocked_connection_timeout = None
-        parameters.client_properties = {
-            **(parameters.client_properties or {}),
-            "connection_name": f"hypercube {purpose}",
-        }
-        return parameters
+        named = [copy.copy(each) for each in self._places]
+        # One that does not answer must leave time for those behind it.
+        seconds = self._options.operation_timeout.total_seconds() / len(named)
+        for parameters in named:
+            parameters.connection_attempts = 1
+            parameters.socket_timeout = parameters.stack_timeout = seconds
+            # The other connection has to go on working, and this one tells at once.
+            parameters.blocked_connection_timeout = None
+            parameters.client_properties = {
+                **(parameters.client_properties or {}),
+                "connection_name": f"hypercube {purpose}",
+            }
+        return named
 
     def _run(
         self,
@@ -252,6 +250,20 @@ class RabbitMQQueue(Closing):
     def _move(self, batch: SettlementBatch[RabbitMQDelivery], destination: Destination) -> None:
         outgoing = [updated(item, destination) for item in batch.items]
         self._settle(batch, lambda end: self._client.move(batch.items, outgoing, end))
+
+
+def _checked(parameters: object) -> tuple[Parameters, ...]:
+    places = tuple(parameters) if isinstance(parameters, list | tuple) else (parameters,)
+    if not places:
+        raise InvalidArgument("parameters are empty; they name one broker at least")
+    for each in places:
+        if not isinstance(each, Parameters):
+            raise InvalidArgument(
+                f"parameters are a pika.ConnectionParameters or several, not "
+                f"{type(each).__name__}; open_queue takes a URL, and AsyncQueue makes the queue "
+                "asynchronous"
+            )
+    return places
 
 
 def _earlier(limit: timedelta) -> float:

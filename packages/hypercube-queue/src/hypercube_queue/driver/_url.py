@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -20,16 +20,26 @@ V = TypeVar("V")
 _TRUE = frozenset({"true", "1", "yes", "on"})
 _FALSE = frozenset({"false", "0", "no", "off"})
 _OPTION = re.compile(r"[A-Za-z0-9_.-]+")
+_MAX_PORT = 65_535
+#: A host and perhaps its port; an IPv6 address stands in brackets.
+_ADDRESS = re.compile(r"(?:\[([^\[\]@/]+)\]|([^\[\]@/:]+))(?::(\d{1,5}))?")
 
 
 class QueueURL:
-    """A queue URL in its parts, percent-escapes decoded. Its repr hides the password."""
+    """A queue URL in its parts, percent-escapes decoded. Its repr hides the password.
 
-    def __init__(self, url: str) -> None:
+    With `several_hosts` it may name more than one, with commas between, each with a port or
+    without: `scheme://user:password@one:1,two/path`. `hostname` and `port` are the first one's,
+    and an '@' that belongs to a password or a path has to be escaped.
+    """
+
+    def __init__(self, url: str, *, several_hosts: bool = False) -> None:
         self.scheme = scheme_of(url)
         try:
-            parts = urlsplit(url)
+            first, further = _apart(url) if several_hosts else (url, [])
+            parts = urlsplit(first)
             self.port = parts.port
+            self._further = _addresses(further)
         except ValueError:
             parts = None
         if parts is None:
@@ -51,10 +61,17 @@ class QueueURL:
             )
         self.options = URLOptions(self.scheme, parts.query)
 
+    def addresses(self, default_port: int) -> list[tuple[str, int]]:
+        """Hosts and ports, in the order of the URL; "localhost" if it names none."""
+        named = [(self.hostname or "localhost", self.port), *self._further]
+        return [(host, port or default_port) for host, port in named]
+
     def __repr__(self) -> str:
         user = "" if self.username is None else f"{self.username}@"
         host = self.hostname or ""
         port = "" if self.port is None else f":{self.port}"
+        for other, its_port in self._further:
+            port += f",{other}" if its_port is None else f",{other}:{its_port}"
         # A '/' in a password that was not escaped makes the rest of it a path.
         path = "/..." if "@" in self.path else self.path
         return f"{self.scheme}://{user}{host}{port}{path}"
@@ -133,6 +150,31 @@ class URLOptions:
             raise InvalidArgument(
                 f"option '{name}' of the {self._scheme} URL is {shown(value)}; it takes {expected}"
             ) from None
+
+
+def _apart(url: str) -> tuple[str, list[str]]:
+    """The URL with its first host alone, and the others; raises ValueError."""
+    start = url.find("://") + len("://")
+    end = next((at for at in range(start, len(url)) if url[at] in "/?#"), len(url))
+    authority, rest = url[start:end], url[end:]
+    if authority.count("@") > 1 or "@" in rest.partition("?")[0]:
+        # What looks like hosts is then a part of a password, and hosts are shown.
+        raise ValueError
+    user, at, hosts = authority.rpartition("@")
+    first, *further = hosts.split(",")
+    return f"{url[:start]}{user}{at}{first}{rest}", further
+
+
+def _addresses(texts: Iterable[str]) -> list[tuple[str, int | None]]:
+    """Hosts and their ports; raises ValueError."""
+    found: list[tuple[str, int | None]] = []
+    for each in texts:
+        match = _ADDRESS.fullmatch(each)
+        port = None if match is None or match[3] is None else int(match[3])
+        if match is None or (port or 0) > _MAX_PORT:
+            raise ValueError
+        found.append((unquote(match[1] or match[2]), port))
+    return found
 
 
 def _flag(value: str) -> bool:
