@@ -57,7 +57,7 @@ def test_a_driver_and_a_contract_of_another_major_do_not_install_together(
 
     assert done.returncode != 0
     assert f"you require {CONTRACT.name}==2.0.0" in done.stderr
-    assert f"{DRIVER.name} depend on {CONTRACT.name}>=1.0,<2" in " ".join(done.stderr.split())
+    assert f"{DRIVER.name} depend on {CONTRACT.name}" in " ".join(done.stderr.split())
     assert environment.installed() == {}
 
 

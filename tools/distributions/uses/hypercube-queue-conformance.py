@@ -10,7 +10,7 @@ assert Harness.__doc__
 assert QueueConformance.__doc__
 command = Path(sys.executable).with_name("hypercube-conformance")
 shown = subprocess.run([command, "--help"], check=True, capture_output=True, text=True)
-assert "harness" in shown.stdout
+assert "MODULE:HARNESS" in shown.stdout
 listed = subprocess.run(
     [sys.executable, "-m", "pytest", "--help"], check=True, capture_output=True, text=True
 )
