@@ -16,8 +16,9 @@ sys.path.insert(0, str(ROOT / "tools"))
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_hypercube_servers() -> list[str]:
-    """One server in each of the ways to get it, and as most get it."""
-    return ["redis", "redis@container", "redis@binary", "redis@apt", "redis-cluster@binary"]
+    """One server in each of the ways to get it, as most get it; and what documents speak of."""
+    ways = ["redis", "redis@container", "redis@binary", "redis@apt", "redis-cluster@binary"]
+    return [*ways, "rabbitmq"]
 
 
 class Inner:

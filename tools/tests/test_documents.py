@@ -42,22 +42,31 @@ EACH = pytest.mark.parametrize(
 _LANGUAGES = {"console", "ini", "json", "markdown", "python", "sql", "text", "toml", "yaml"}
 
 
-#: What documents call a server of the reader's. Valkey's client speaks to either.
+#: What documents call a server of the reader's, by the server that they get. Valkey's client
+#: speaks to either.
 _ADDRESSES = {
-    "redis://localhost:6379": "redis://{host}:{port}",
-    "valkey://localhost:6379": "valkey://{host}:{port}",
-    'Redis(host="localhost")': 'Redis(host="{host}", port={port})',
-    'NodeAddress("localhost")': 'NodeAddress("{host}", {port})',
+    "redis": {
+        "redis://localhost:6379": "redis://{0.host}:{0.port}",
+        "valkey://localhost:6379": "valkey://{0.host}:{0.port}",
+        'Redis(host="localhost")': 'Redis(host="{0.host}", port={0.port})',
+        'NodeAddress("localhost")': 'NodeAddress("{0.host}", {0.port})',
+    },
+    "rabbitmq": {
+        "amqp://guest:guest@localhost/": "{url}",
+        'PlainCredentials("guest", "guest")': 'PlainCredentials("{0.username}", "{0.password}")',
+        'ConnectionParameters("localhost"': 'ConnectionParameters("{0.host}", {0.port}',
+    },
 }
 
 
-def _needs_server(document: Path) -> bool:
-    return any(
-        written in block.body
-        for block in blocks(document.read_text())
-        if block.language == "python"
-        for written in _ADDRESSES
-    )
+def _needed(document: Path) -> list[str]:
+    """The servers whose addresses it has in its Python."""
+    bodies = [block.body for block in blocks(document.read_text()) if block.language == "python"]
+    return [
+        name
+        for name, addresses in _ADDRESSES.items()
+        if any(written in body for body in bodies for written in addresses)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -66,7 +75,7 @@ def _needs_server(document: Path) -> bool:
         pytest.param(
             file,
             id=str(file.relative_to(ROOT)),
-            marks=[pytest.mark.server("redis")] if _needs_server(file) else [],
+            marks=[pytest.mark.server(name) for name in _needed(file)],
         )
         for file in DOCUMENTS
     ],
@@ -74,12 +83,10 @@ def _needs_server(document: Path) -> bool:
 def test_the_python_of_a_document_runs(document: Path, tmp_path: Path) -> None:
     """Block after block, in an empty folder, with every warning an error."""
     addresses = {}
-    if _needs_server(document):
-        place = server("redis")
-        addresses = {
-            written: meant.format(host=place.host, port=place.port)
-            for written, meant in _ADDRESSES.items()
-        }
+    for name in _needed(document):
+        place = server(name)
+        for written, meant in _ADDRESSES[name].items():
+            addresses[written] = meant.format(place, url=place.url("amqp"))
     run(document, tmp_path, addresses)
 
 
