@@ -1,0 +1,65 @@
+"""Mail: a service for other plugins, and the job behind it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import typer
+
+from hypercube_jobs import Jobs, Namespace
+from hypercube_plugins import Plugin, Registration, Services
+from hypercube_plugins.commands import Commands
+from shop_plugins._outbox import Outbox
+
+
+@dataclass
+class Letter:
+    """The job of this plugin."""
+
+    to: str
+    text: str
+
+
+class Mailer:
+    """What other plugins use."""
+
+    def __init__(self, jobs: Namespace) -> None:
+        self._jobs = jobs
+
+    def send(self, to: str, text: str) -> None:
+        """Have it sent by a worker."""
+        self._jobs.dispatch(Letter(to, text))
+
+
+class Mail(Plugin):
+    """Its job is called `send`, as that of SMS is: each lives under its plugin's name."""
+
+    name = "mail"
+    version = "1.2.0"
+
+    def __init__(self, folder: Path) -> None:
+        self._outbox = Outbox(folder / "mail.txt")
+
+    def register(self, registration: Registration) -> None:
+        """Offer the mailer, declare the job, and add a command."""
+        jobs = registration.own(Jobs)
+        registration.provide(Mailer, Mailer(jobs))
+        registration.provide(Outbox, self._outbox, name=self.name)
+
+        @jobs.handler("send")
+        def send(letter: Letter) -> None:
+            self._outbox.write(f"To {letter.to}: {letter.text}")
+
+        @registration.own(Commands).command()
+        def sent() -> None:
+            """Show what was sent."""
+            typer.echo("\n".join(self._outbox.lines()))
+
+    def boot(self, services: Services) -> None:
+        """Open what letters are written to."""
+        services.get(Outbox, name=self.name).open()
+
+    def shutdown(self, services: Services) -> None:
+        """Close it."""
+        services.get(Outbox, name=self.name).close()

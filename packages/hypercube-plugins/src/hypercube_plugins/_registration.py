@@ -1,0 +1,80 @@
+"""What a plugin contributes, while it registers."""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeVar, runtime_checkable
+
+from hypercube_plugins._errors import InvalidService, LifecycleError
+from hypercube_plugins._services import Container, Factory, Services, ServiceType
+
+T = TypeVar("T")
+V = TypeVar("V")
+V_co = TypeVar("V_co", covariant=True)
+
+
+@runtime_checkable
+class Shared(Protocol[V_co]):
+    """A service that gives each plugin a part of its own, in which names clash with nobody's.
+
+    `Jobs` of hypercube-jobs is one: its part takes kinds of jobs, and stores them under the
+    plugin's name. Neither package knows the other; this method is all that joins them.
+    """
+
+    def under(self, name: str, /) -> V_co:
+        """The part that belongs to `name`."""
+        ...
+
+
+class Registration:
+    """Takes what one plugin contributes. It is closed when the plugin's `register` returns."""
+
+    def __init__(self, plugin: str, container: Container) -> None:
+        #: The name of the plugin.
+        self.plugin = plugin
+        #: For look-ups: now of what is there early, and after registration of everything.
+        self.services = Services(container, plugin)
+        self._container = container
+        self._closed = False
+
+    def provide(
+        self, service: ServiceType[T], value: T, *, name: str = "", early: bool = False
+    ) -> None:
+        """Offer `value` as the service of this type, and name if there are several of it.
+
+        With `early` plugins that require this one may look it up while they register.
+        Raises InvalidService if the value is not of the type, and DuplicateService.
+        """
+        self._check_open()
+        self._container.add(service, self.plugin, name=name, value=value, early=early)
+
+    def provide_factory(
+        self, service: ServiceType[T], factory: Factory[T], *, name: str = "", early: bool = False
+    ) -> None:
+        """As `provide`, but made at the first look-up: `factory` takes the services."""
+        self._check_open()
+        self._container.add(service, self.plugin, name=name, factory=factory, early=early)
+
+    def own(self, shared: ServiceType[Shared[V]], *, name: str = "") -> V:
+        """The plugin's part of a service that all share, such as `Jobs`.
+
+            @registration.own(Jobs).handler("send")
+            def send(job: Send) -> None: ...
+
+        Raises as `Services.get` does, and InvalidService for one that is not shared.
+        """
+        found = self.services.get(shared, name=name)
+        if not isinstance(found, Shared):
+            raise InvalidService(
+                f"{type(found).__name__} has no parts, that is no method under(name)"
+            )
+        return found.under(self.plugin)
+
+    def close(self) -> None:
+        """Take nothing more."""
+        self._closed = True
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise LifecycleError(
+                f"the plugin {self.plugin} has registered; provide services in its register()"
+            )

@@ -1,0 +1,169 @@
+"""The example application, from end to end: plugins, jobs and commands."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from hypercube_jobs import Jobs, Worker
+from hypercube_plugins import Application, UnmetRequirements
+from hypercube_plugins.commands import Commands
+from hypercube_queue_memory import MemoryQueue
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+BIN = Path(sys.executable).parent
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Callable[..., str]:
+    """Runs a command in the folder of the examples, with the shop's files in a folder of its own.
+
+    Gives what the command wrote to standard output.
+    """
+    environment = {
+        **os.environ,
+        "SHOP_FOLDER": str(tmp_path),
+        "PYTHONIOENCODING": "utf-8",
+        "PYTHONPATH": os.pathsep.join(
+            filter(None, [str(tmp_path / "shop-1.0"), os.environ.get("PYTHONPATH")])
+        ),
+    }
+
+    def run(*command: str) -> str:
+        done = subprocess.run(
+            [BIN / command[0], *command[1:]],
+            cwd=EXAMPLES,
+            env=environment,
+            check=False,
+            capture_output=True,
+            encoding="utf-8",
+            timeout=60,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    return run
+
+
+@pytest.fixture
+def shop_plugins(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """The example's plugins, to make applications of."""
+    before = set(sys.modules)
+    monkeypatch.syspath_prepend(EXAMPLES)
+    yield importlib.import_module("shop_plugins")
+    for module in set(sys.modules) - before:
+        del sys.modules[module]
+
+
+def joined(jobs: Jobs, *plugins: object) -> Application:
+    """An application as shop.py makes it, with these plugins."""
+    application = Application(*plugins)
+    application.provide(Jobs, jobs)
+    Commands(application)
+    application.setup()
+    return application
+
+
+def test_an_order_goes_through_all_three_plugins(shell, tmp_path: Path) -> None:
+    """A command dispatches a job, whose handler uses services, which dispatch jobs again."""
+    assert shell("python", "shop.py", "orders", "place", "7") == "order 7 is placed\n"
+    assert shell("python", "shop.py", "work") == ""
+    assert shell("python", "shop.py", "mail", "sent") == "To ada@example.com: your order 7\n"
+    assert (tmp_path / "sms.txt").read_text() == "555-0100: order 7 is on its way\n"
+
+
+def test_the_commands_of_plugins_are_commands_of_hypercube(installed, shell, tmp_path) -> None:
+    """Where the application is a distribution with an entry point."""
+    installed("shop", "1.0", {}, {"hypercube.commands": ["shop = shop:commands"]})
+    folder = tmp_path / "shop-1.0"
+    for file in ("shop.py", "shop_plugins"):
+        (folder / file).symlink_to(EXAMPLES / file)
+
+    assert shell("hypercube", "shop", "orders", "place", "8") == "order 8 is placed\n"
+    assert "Commands of mail." in shell("hypercube", "shop", "--help")
+
+
+def test_a_worker_of_the_command_line_boots_the_application(shell, tmp_path: Path) -> None:
+    """In its own process; what it opens is closed at the end."""
+    shell("python", "shop.py", "orders", "place", "9")
+
+    shell("hypercube", "work", "shop_worker:jobs", "--stop-when-empty")
+
+    assert (tmp_path / "mail.txt").read_text() == "To ada@example.com: your order 9\n"
+
+
+def test_the_plugins_are_shown(shell) -> None:
+    """In the order in which they start, as a tree and as a diagram."""
+    assert shell("hypercube", "plugins", "shop:application").splitlines() == [
+        "mail 1.2.0",
+        "sms 2.0.1",
+        "orders 3.1",
+        "├── mail<2,>=1.2 (1.2.0)",
+        "└── sms~=2.0 (2.0.1)",
+    ]
+    assert shell("hypercube", "plugins", "shop:application", "--graph").splitlines() == [
+        "flowchart TD",
+        '    p0["mail 1.2.0"]',
+        '    p1["sms 2.0.1"]',
+        '    p2["orders 3.1"]',
+        '    p2 -->|"<2,>=1.2"| p0',
+        '    p2 -->|"~=2.0"| p1',
+    ]
+
+
+def test_equal_job_names_of_two_plugins_do_not_clash(shop_plugins, tmp_path: Path) -> None:
+    """Each job runs by the handler of its own plugin; its message carries the plugin's name."""
+    jobs = Jobs(MemoryQueue())
+    application = joined(jobs, shop_plugins.Mail(tmp_path), shop_plugins.SMS(tmp_path))
+    jobs.under("mail").dispatch_kind("send", {"to": "ada", "text": "hello"})
+    jobs.under("sms").dispatch_kind("send", {"number": "1", "text": "hi"})
+    waiting = jobs.queue.pop("default", 2)
+    jobs.queue.release(*waiting)
+
+    with application:
+        Worker(jobs, stop_when_empty=True).run()
+
+    assert (tmp_path / "mail.txt").read_text() == "To ada: hello\n"
+    assert (tmp_path / "sms.txt").read_text() == "1: hi\n"
+    assert {(each.namespace, each.job_name) for each in waiting} == {
+        ("mail", "send"),
+        ("sms", "send"),
+    }
+
+
+def test_a_message_whose_plugin_is_not_installed_is_dead_lettered(
+    shop_plugins, tmp_path: Path
+) -> None:
+    """At its first attempt, with a reason that names the plugin; the others are served."""
+    queue = MemoryQueue()
+    jobs = Jobs(queue)
+    plugins = [shop_plugins.Orders(), shop_plugins.Mail(tmp_path), shop_plugins.SMS(tmp_path)]
+    joined(jobs, *plugins)
+    jobs.under("sms").dispatch_kind("send", {"number": "1", "text": "hi"})
+    jobs.under("mail").dispatch_kind("send", {"to": "ada", "text": "hello"})
+
+    without_sms = Jobs(queue)
+    with joined(without_sms, shop_plugins.Mail(tmp_path)):
+        Worker(without_sms, stop_when_empty=True).run()
+
+    assert (tmp_path / "mail.txt").read_text() == "To ada: hello\n"
+    (failed,) = without_sms.failed()
+    assert (failed.namespace, failed.kind, failed.attempt) == ("sms", "send", 1)
+    assert "no namespace 'sms' is declared here" in failed.reason
+
+
+def test_what_requires_a_plugin_that_is_not_installed_does_not_start(
+    shop_plugins, tmp_path: Path
+) -> None:
+    """Nothing is registered, and no worker runs half an application."""
+    with pytest.raises(
+        UnmetRequirements, match=r"^orders 3\.1 needs sms~=2\.0, which is not here$"
+    ):
+        joined(Jobs(MemoryQueue()), shop_plugins.Orders(), shop_plugins.Mail(tmp_path))
