@@ -1,6 +1,7 @@
 """Celery on Redis or RabbitMQ, with late acknowledgement and where there are any, confirms.
 
-Its worker's pool is "solo": the process itself.
+Its worker's pool is "solo": the process itself. On RabbitMQ it leaves its queues for delays behind,
+which all applications of a vhost share.
 """
 
 # Its imports are there only where the benchmark runs it.
