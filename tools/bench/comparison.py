@@ -14,7 +14,7 @@ from tools.bench.jobs import Noop, dispatch_many, drain, noop_jobs
 
 from hypercube_queue import open_queue
 
-_ROUNDS = 3
+_ROUNDS = 5
 _SINGLY, _BULK = 500, 10_000
 
 
