@@ -62,11 +62,13 @@ def test_nothing_is_found_where_nothing_is_installed() -> None:
 
 def test_what_is_found_is_ordered_by_name_and_comes_after_what_was_added(installed, noted) -> None:
     """Not by the order of installation; requirements come first all the same."""
-    installed("d2", "1", {"d_mail": MAIL}, {GROUP: ["shop = d_mail:Shop", "mail = d_mail:Mail"]})
-    application = Application(noted("zoo"))
+    text = MAIL.replace('requires = ["mail>=1"]', "")
+    entry_points = ["shop = d_mail:Shop", "mail = d_mail:Mail"]
+    installed("d", "1", {"d_mail": text}, {GROUP: entry_points})
+    application = Application(noted("zoo", "shop"), noted("yak"))
     application.discover()
 
-    assert names(application) == ["zoo", "mail", "shop"]
+    assert names(application) == ["yak", "mail", "shop", "zoo"]
 
 
 @pytest.mark.parametrize(
@@ -225,7 +227,7 @@ def test_an_asynchronous_plugin_needs_an_asynchronous_application(installed) -> 
 def test_two_distributions_cannot_offer_one_name(installed) -> None:
     """Unless the name is denied; the same entry point seen twice is one."""
     installed("d1", "1", {"d_mail": MAIL}, {GROUP: ["mail = d_mail:Mail"]})
-    installed("d1", "2", {}, {GROUP: ["mail = d_mail:Mail"]})
+    installed("d2", "1", {}, {GROUP: ["mail = d_mail:Mail"]})
     application = Application()
     application.discover()
     assert names(application) == ["mail"]

@@ -128,6 +128,7 @@ def test_after_a_failing_register_there_is_no_way_on(noted) -> None:
     application = Application(noted("a", fails=["register"]))
     with pytest.raises(PluginFailed):
         application.setup()
+    application.shutdown()
 
     for call in (application.setup, application.boot, lambda: application.add(noted("b"))):
         with pytest.raises(LifecycleError, match="make a new application"):

@@ -529,6 +529,18 @@ def test_an_early_factory_cannot_look_up_what_is_not() -> None:
     assert app.services.get(str) == "3"
 
 
+def test_an_early_factory_may_look_up_what_is_early_for_its_plugin() -> None:
+    """Whoever asks for what it makes."""
+    found: list[str] = []
+    application(
+        lambda r: r.provide(int, 3, early=True),
+        lambda r: r.provide_factory(str, lambda services: str(services.get(int)), early=True),
+        lambda r: found.append(r.services.get(str)),
+    )
+
+    assert found == ["3"]
+
+
 # What is shared
 
 
