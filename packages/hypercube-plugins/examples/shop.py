@@ -26,7 +26,7 @@ jobs = Jobs(open_queue(f"sqlite:///{FOLDER / 'shop.db'}"))
 # Whatever the order here, orders come last: they require the other two.
 application = Application(Orders(), Mail(FOLDER), SMS(FOLDER))
 # This line lets plugins contribute jobs, and the next one commands.
-application.provide(Jobs, jobs)
+application.provide(Jobs).value(jobs)
 commands = Commands(application, help="A shop.")
 
 

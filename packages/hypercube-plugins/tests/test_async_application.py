@@ -247,7 +247,7 @@ def test_a_service_that_must_be_awaited_is_made_in_boot() -> None:
         version = "1"
 
         def register(self, registration) -> None:
-            registration.provide_factory(Pool, lambda _: self.pool)
+            registration.provide(Pool).factory(lambda _: self.pool)
 
         async def boot(self, services: Services) -> None:
             await asyncio.sleep(0)

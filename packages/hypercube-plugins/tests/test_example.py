@@ -65,7 +65,7 @@ def shop_plugins(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
 def joined(jobs: Jobs, *plugins: object) -> Application:
     """An application as shop.py makes it, with these plugins."""
     application = Application(*plugins)
-    application.provide(Jobs, jobs)
+    application.provide(Jobs).value(jobs)
     Commands(application)
     application.setup()
     return application
@@ -105,7 +105,7 @@ def test_the_plugins_are_shown(shell) -> None:
         "mail 1.2.0",
         "sms 2.0.1",
         "orders 3.1",
-        "├── mail<2,>=1.2 (1.2.0)",
+        "├── mail>=1.2,<2 (1.2.0)",
         "└── sms~=2.0 (2.0.1)",
     ]
     assert shell("hypercube", "plugins", "shop:application", "--graph").splitlines() == [

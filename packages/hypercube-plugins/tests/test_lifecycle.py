@@ -61,8 +61,8 @@ def test_what_is_added_after_setup_is_an_error(noted) -> None:
     for call in (
         lambda: application.add(noted("shop")),
         application.discover,
-        lambda: application.provide(int, 3),
-        lambda: application.provide_factory(int, lambda _: 3),
+        lambda: application.provide(int).value(3),
+        lambda: application.provide(int).factory(lambda _: 3),
     ):
         with pytest.raises(LifecycleError, match=r"before setup\(\), and setup\(\) was called$"):
             call()

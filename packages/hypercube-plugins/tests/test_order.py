@@ -7,7 +7,8 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from hypercube_plugins import (
@@ -15,6 +16,7 @@ from hypercube_plugins import (
     Declaration,
     DependencyCycle,
     Plugin,
+    Requirement,
     UnmetRequirements,
 )
 from hypercube_plugins._order import resolved
@@ -142,7 +144,8 @@ def test_a_chain_is_no_matter_of_depth() -> None:
 
 
 def declaration(number: int, needs: set[int]) -> Declaration:
-    requires = tuple(Requirement(f"p{need}") for need in sorted(needs))
+    names = [f"p{need}" for need in sorted(needs)]
+    requires = tuple(Requirement(name, canonicalize_name(name), SpecifierSet()) for name in names)
     return Declaration(f"p{number}", Version("1"), requires)
 
 

@@ -116,7 +116,7 @@ def test_a_service_is_found_by_its_type() -> None:
         def boot(self, services: Services) -> None:
             found.append(services.get(Mailer))
 
-    with Application(Shop(), Sample("mail", lambda r: r.provide(Mailer, mailer))) as app:
+    with Application(Shop(), Sample("mail", lambda r: r.provide(Mailer).value(mailer))) as app:
         found.append(app.services.get(Mailer))
 
     assert found == [mailer, mailer]
@@ -127,9 +127,9 @@ def test_services_of_one_type_are_told_apart_by_name() -> None:
     first, second, third = Mailer(), Mailer(), Mailer()
 
     def register(registration: Registration) -> None:
-        registration.provide(Mailer, first)
-        registration.provide(Mailer, second, name="bulk")
-        registration.provide_factory(Mailer, lambda _: third, name="test")
+        registration.provide(Mailer).value(first)
+        registration.provide(Mailer, name="bulk").value(second)
+        registration.provide(Mailer, name="test").factory(lambda _: third)
 
     services = application(register).services
 
@@ -143,12 +143,12 @@ def test_protocols_abstract_classes_and_generic_aliases_are_types_too() -> None:
     integers, strings = Repository[int](), Repository[str]()
 
     def register(registration: Registration) -> None:
-        registration.provide(Sender, Mailer())
-        registration.provide(Sized, [1])
-        registration.provide(Clock, Fixed())
-        registration.provide(Repository[int], integers)
-        registration.provide(Repository[str], strings)
-        registration.provide(list[int], [2])
+        registration.provide(Sender).value(Mailer())
+        registration.provide(Sized).value([1])
+        registration.provide(Clock).value(Fixed())
+        registration.provide(Repository[int]).value(integers)
+        registration.provide(Repository[str]).value(strings)
+        registration.provide(list[int]).value([2])
 
     services = application(register).services
 
@@ -174,8 +174,8 @@ def test_protocols_abstract_classes_and_generic_aliases_are_types_too() -> None:
 )
 def test_a_value_of_another_type_is_refused(service: type, value: object) -> None:
     """When it is provided, and when a factory returns it."""
-    error = raised_in_register(lambda r: r.provide(service, value))
-    services = application(lambda r: r.provide_factory(service, lambda _: value)).services
+    error = raised_in_register(lambda r: r.provide(service).value(value))
+    services = application(lambda r: r.provide(service).factory(lambda _: value)).services
 
     assert isinstance(error, InvalidService)
     assert str(error).startswith(f"the plugin p0 provides {type(value).__name__} as ")
@@ -186,10 +186,13 @@ def test_a_value_of_another_type_is_refused(service: type, value: object) -> Non
 @pytest.mark.parametrize(
     ("call", "text"),
     [
-        (lambda r: r.provide("mail", Mailer()), "looked up by a class, not by str"),
-        (lambda r: r.provide(Mailer(), Mailer()), "looked up by a class, not by Mailer"),
-        (lambda r: r.provide(Mailer, Mailer(), name=3), "the name of a service is a str, not int"),
-        (lambda r: r.provide_factory(Mailer, Mailer()), "a function that takes the services, not"),
+        (lambda r: r.provide("mail").value(Mailer()), "looked up by a class, not by str"),
+        (lambda r: r.provide(Mailer()).value(Mailer()), "looked up by a class, not by Mailer"),
+        (
+            lambda r: r.provide(Mailer, name=3).value(Mailer()),
+            "the name of a service is a str, not int",
+        ),
+        (lambda r: r.provide(Mailer).factory(Mailer()), "a function that takes the services, not"),
         (lambda r: r.services.get("mail"), "looked up by a class, not by str"),
     ],
 )
@@ -205,12 +208,12 @@ def test_a_service_is_provided_once() -> None:
     """The error names both providers; the first one stays."""
     mailer = Mailer()
     app = Application()
-    app.provide(Mailer, mailer)
+    app.provide(Mailer).value(mailer)
     with pytest.raises(DuplicateService, match="is provided already, by the application"):
-        app.provide(Mailer, Mailer())
+        app.provide(Mailer).value(Mailer())
     app.add(
-        Sample("a", lambda r: r.provide(Mailer, mailer, name="x")),
-        Sample("b", lambda r: r.provide_factory(Mailer, lambda _: mailer, name="x")),
+        Sample("a", lambda r: r.provide(Mailer, name="x").value(mailer)),
+        Sample("b", lambda r: r.provide(Mailer, name="x").factory(lambda _: mailer)),
     )
 
     with pytest.raises(PluginFailed) as raised:
@@ -223,14 +226,31 @@ def test_a_service_is_provided_once() -> None:
     )
 
 
+def test_a_service_that_is_only_half_provided_is_told() -> None:
+    """`provide` alone says nothing, and would be missed at some look-up much later."""
+    error = raised_in_register(lambda r: r.provide(Mailer))
+    app = Application()
+    provision = app.provide(Mailer, name="x")
+
+    text = r"does not say what \S+\.Mailer{} is; call value\(\) or factory\(\) of what provide"
+    assert isinstance(error, InvalidService)
+    assert re.match("the plugin p0 " + text.format(""), str(error))
+    with pytest.raises(InvalidService, match="^the application " + text.format(" named 'x'")):
+        app.setup()
+    provision.value(Mailer())
+    app.setup()
+    with pytest.raises(DuplicateService):
+        provision.value(Mailer())
+
+
 def test_nothing_is_provided_after_register() -> None:
     """A plugin that keeps its registration is told so."""
     kept = []
     application(kept.append)
 
     for call in (
-        lambda: kept[0].provide(Mailer, Mailer()),
-        lambda: kept[0].provide_factory(Mailer, lambda _: Mailer()),
+        lambda: kept[0].provide(Mailer).value(Mailer()),
+        lambda: kept[0].provide(Mailer).factory(lambda _: Mailer()),
     ):
         with pytest.raises(LifecycleError, match=r"^the plugin p0 has registered; provide"):
             call()
@@ -244,9 +264,9 @@ def test_a_factory_runs_once_and_only_when_needed() -> None:
     made = []
 
     def register(registration: Registration) -> None:
-        registration.provide(str, "smtp://host")
-        registration.provide_factory(
-            Mailer, lambda services: made.append(services.get(str)) or Mailer()
+        registration.provide(str).value("smtp://host")
+        registration.provide(Mailer).factory(
+            lambda services: made.append(services.get(str)) or Mailer()
         )
 
     app = application(register)
@@ -255,6 +275,23 @@ def test_a_factory_runs_once_and_only_when_needed() -> None:
 
     assert app.services.get(Mailer) is app.services.get(Mailer)
     assert made == ["smtp://host"]
+
+
+def test_a_factory_may_be_a_decorated_function() -> None:
+    """Which stays as it is."""
+    functions = []
+
+    def register(registration: Registration) -> None:
+        @registration.provide(Mailer).factory
+        def make(services: Services) -> SMTPMailer:
+            return SMTPMailer()
+
+        functions.append(make)
+
+    services = application(register).services
+
+    assert type(services.get(Mailer)) is SMTPMailer
+    assert type(functions[0](services)) is SMTPMailer
 
 
 def test_a_factory_runs_once_for_any_number_of_threads() -> None:
@@ -267,7 +304,7 @@ def test_a_factory_runs_once_for_any_number_of_threads() -> None:
         made.append(Mailer())
         return made[-1]
 
-    services = application(lambda r: r.provide_factory(Mailer, make)).services
+    services = application(lambda r: r.provide(Mailer).factory(make)).services
     found = []
 
     def look_up() -> None:
@@ -295,9 +332,9 @@ def test_factories_that_need_each_others_services_do_not_wait_for_ever() -> None
         return Mailer()
 
     def register(registration: Registration) -> None:
-        registration.provide_factory(Mailer, make_mailer)
-        registration.provide_factory(str, lambda services: str(services.get(int)))
-        registration.provide_factory(int, lambda _: 3)
+        registration.provide(Mailer).factory(make_mailer)
+        registration.provide(str).factory(lambda services: str(services.get(int)))
+        registration.provide(int).factory(lambda _: 3)
 
     services = application(register).services
     found = []
@@ -324,8 +361,8 @@ def test_a_factory_that_fails_is_tried_again() -> None:
         return Mailer()
 
     def register(registration: Registration) -> None:
-        registration.provide_factory(Mailer, make)
-        registration.provide_factory(str, lambda services: str(services.get(Mailer)))
+        registration.provide(Mailer).factory(make)
+        registration.provide(str).factory(lambda services: str(services.get(Mailer)))
 
     services = application(register).services
 
@@ -342,10 +379,10 @@ def test_services_that_need_each_other_are_refused_with_the_path() -> None:
     """And nothing hangs; those that are no part of it can still be made."""
 
     def register(registration: Registration) -> None:
-        registration.provide_factory(float, lambda services: float(services.get(str)))
-        registration.provide_factory(str, lambda services: str(services.get(int)))
-        registration.provide_factory(int, lambda services: int(services.get(str)))
-        registration.provide_factory(Mailer, lambda _: Mailer())
+        registration.provide(float).factory(lambda services: float(services.get(str)))
+        registration.provide(str).factory(lambda services: str(services.get(int)))
+        registration.provide(int).factory(lambda services: int(services.get(str)))
+        registration.provide(Mailer).factory(lambda _: Mailer())
 
     services = application(register).services
 
@@ -362,8 +399,8 @@ def test_factories_run_again_after_a_shutdown() -> None:
     mailer = Mailer()
 
     def register(registration: Registration) -> None:
-        registration.provide(Mailer, mailer)
-        registration.provide_factory(SMTPMailer, lambda _: SMTPMailer())
+        registration.provide(Mailer).value(mailer)
+        registration.provide(SMTPMailer).factory(lambda _: SMTPMailer())
 
     app = application(register)
     with app:
@@ -378,7 +415,7 @@ def test_factories_run_again_after_a_shutdown() -> None:
 
 def test_find_is_for_what_one_can_do_without() -> None:
     """None if nobody provides it."""
-    services = application(lambda r: r.provide(Mailer, Mailer())).services
+    services = application(lambda r: r.provide(Mailer).value(Mailer())).services
 
     assert services.find(Clock) is None
     assert services.find(Mailer, name="bulk") is None
@@ -397,11 +434,11 @@ def test_who_could_provide_it_is_named_too() -> None:
     """The same type under other names, subclasses, superclasses, types of the same name."""
     other_mailer = type("Mailer", (), {})
     app = Application()
-    app.provide(Mailer, Mailer(), name="bulk")
+    app.provide(Mailer, name="bulk").value(Mailer())
     app.add(
-        Sample("smtp", lambda r: r.provide(SMTPMailer, SMTPMailer())),
-        Sample("other", lambda r: r.provide(other_mailer, other_mailer())),
-        Sample("far", lambda r: r.provide(Clock, Fixed())),
+        Sample("smtp", lambda r: r.provide(SMTPMailer).value(SMTPMailer())),
+        Sample("other", lambda r: r.provide(other_mailer).value(other_mailer())),
+        Sample("far", lambda r: r.provide(Clock).value(Fixed())),
     )
     app.setup()
 
@@ -440,13 +477,13 @@ def test_nothing_is_looked_up_before_registration_is_done(look_up: Callable) -> 
     texts = []
 
     def second(registration: Registration) -> None:
-        registration.provide(Clock, Fixed())
+        registration.provide(Clock).value(Fixed())
         for service in (Mailer, Clock, Sender):
             with pytest.raises(ServiceNotReady) as raised:
                 look_up(registration.services, service)
             texts.append(str(raised.value).replace(f"{__name__}.", ""))
 
-    application(lambda r: r.provide(Mailer, Mailer()), second)
+    application(lambda r: r.provide(Mailer).value(Mailer()), second)
 
     early = "was looked up before registration was done; look it up in boot or later"
     assert texts == [
@@ -458,22 +495,21 @@ def test_nothing_is_looked_up_before_registration_is_done(look_up: Callable) -> 
 
 def test_nothing_of_plugins_is_looked_up_before_setup() -> None:
     """By the application."""
-    app = Application(Sample("mail", lambda r: r.provide(Mailer, Mailer(), early=True)))
+    app = Application(Sample("mail", lambda r: r.provide(Mailer, early=True).value(Mailer())))
 
     with pytest.raises(ServiceNotReady):
         app.services.get(Mailer)
 
 
-@pytest.mark.parametrize("way", ["provide", "provide_factory"])
+@pytest.mark.parametrize("way", ["value", "factory"])
 def test_what_is_declared_early_is_there_for_those_who_require_it(way: str) -> None:
     """Directly or not, and for the plugin itself."""
     mailer = Mailer()
     found = []
 
     def first(registration: Registration) -> None:
-        getattr(registration, way)(
-            Mailer, mailer if way == "provide" else lambda _: mailer, early=True
-        )
+        provision = registration.provide(Mailer, early=True)
+        getattr(provision, way)(mailer if way == "value" else lambda _: mailer)
         found.append(registration.services.get(Mailer))
 
     Application(
@@ -488,7 +524,7 @@ def test_what_is_declared_early_is_there_for_those_who_require_it(way: str) -> N
 def test_who_wants_it_early_has_to_require_its_plugin() -> None:
     """Otherwise it would be there or not by the order in which plugins were added."""
     app = Application(
-        Sample("mail", lambda r: r.provide(Mailer, Mailer(), early=True)),
+        Sample("mail", lambda r: r.provide(Mailer, early=True).value(Mailer())),
         Sample("shop", lambda r: r.services.get(Mailer)),
     )
 
@@ -505,8 +541,8 @@ def test_who_wants_it_early_has_to_require_its_plugin() -> None:
 def test_the_applications_own_services_are_there_at_once() -> None:
     """Before setup, and while plugins register, made or to be made."""
     app = Application(Sample("shop", lambda r: found.append(r.services.get(str))))
-    app.provide(int, 3)
-    app.provide_factory(str, lambda services: str(services.get(int)))
+    app.provide(int).value(3)
+    app.provide(str).factory(lambda services: str(services.get(int)))
     found = [app.services.get(int)]
     app.setup()
 
@@ -517,8 +553,8 @@ def test_an_early_factory_cannot_look_up_what_is_not() -> None:
     """It follows the rules of the plugin that provides it."""
 
     def first(registration: Registration) -> None:
-        registration.provide(int, 3)
-        registration.provide_factory(str, lambda services: str(services.get(int)), early=True)
+        registration.provide(int).value(3)
+        registration.provide(str, early=True).factory(lambda services: str(services.get(int)))
 
     def second(registration: Registration) -> None:
         with pytest.raises(ServiceNotReady, match=r"^builtins\.int was looked up before"):
@@ -533,8 +569,8 @@ def test_an_early_factory_may_look_up_what_is_early_for_its_plugin() -> None:
     """Whoever asks for what it makes."""
     found: list[str] = []
     application(
-        lambda r: r.provide(int, 3, early=True),
-        lambda r: r.provide_factory(str, lambda services: str(services.get(int)), early=True),
+        lambda r: r.provide(int, early=True).value(3),
+        lambda r: r.provide(str, early=True).factory(lambda services: str(services.get(int))),
         lambda r: found.append(r.services.get(str)),
     )
 
@@ -558,8 +594,8 @@ def test_each_plugin_has_a_part_of_its_own() -> None:
         Sample("a", lambda r: found.append(r.own(Counters))),
         Sample("b", lambda r: found.append(r.own(Counters, name="x"))),
     )
-    app.provide(Counters, counters)
-    app.provide(Counters, Counters(), name="x")
+    app.provide(Counters).value(counters)
+    app.provide(Counters, name="x").value(Counters())
     found: list[list[str]] = []
     app.setup()
 
@@ -570,7 +606,7 @@ def test_each_plugin_has_a_part_of_its_own() -> None:
 def test_what_has_no_parts_is_refused() -> None:
     """The error names its type."""
     app = Application(Sample("a", lambda r: r.own(Mailer)))
-    app.provide(Mailer, Mailer())
+    app.provide(Mailer).value(Mailer())
 
     with pytest.raises(PluginFailed) as raised:
         app.setup()

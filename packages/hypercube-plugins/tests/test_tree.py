@@ -23,7 +23,7 @@ def test_a_tree_shows_the_order_and_each_requirement_with_what_meets_it(noted) -
         mail 1.2.0
         └── templates~=3.0 (3.1rc1)
         shop 2.0
-        ├── mail<2,>=1.2 (1.2.0)
+        ├── mail>=1.2,<2 (1.2.0)
         └── templates (3.1rc1)"""
     )
 

@@ -44,8 +44,8 @@ class Mail(Plugin):
     def register(self, registration: Registration) -> None:
         """Offer the mailer, declare the job, and add a command."""
         jobs = registration.own(Jobs)
-        registration.provide(Mailer, Mailer(jobs))
-        registration.provide(Outbox, self._outbox, name=self.name)
+        registration.provide(Mailer).value(Mailer(jobs))
+        registration.provide(Outbox, name=self.name).value(self._outbox)
 
         @jobs.handler("send")
         def send(letter: Letter) -> None:

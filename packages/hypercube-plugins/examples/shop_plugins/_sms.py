@@ -41,8 +41,8 @@ class SMS(Plugin):
     def register(self, registration: Registration) -> None:
         """Offer the texter, and declare the job."""
         jobs = registration.own(Jobs)
-        registration.provide(Texter, Texter(jobs))
-        registration.provide(Outbox, self._outbox, name=self.name)
+        registration.provide(Texter).value(Texter(jobs))
+        registration.provide(Outbox, name=self.name).value(self._outbox)
 
         @jobs.handler("send")
         def send(text: Text) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from hypercube_plugins.__about__ import __version__
 from hypercube_plugins._application import Application, AsyncApplication
-from hypercube_plugins._declaration import RESERVED_NAMES, Declaration
+from hypercube_plugins._declaration import RESERVED_NAMES, Declaration, Requirement
 from hypercube_plugins._errors import (
     DependencyCycle,
     DuplicatePlugin,
@@ -30,7 +30,7 @@ from hypercube_plugins._errors import (
 )
 from hypercube_plugins._plugin import AsyncPlugin, Plugin
 from hypercube_plugins._registration import Registration, Shared
-from hypercube_plugins._services import Factory, Services, ServiceType
+from hypercube_plugins._services import Factory, Provision, Services, ServiceType
 from hypercube_plugins._tree import mermaid, tree
 
 __all__ = [
@@ -49,7 +49,9 @@ __all__ = [
     "Plugin",
     "PluginError",
     "PluginFailed",
+    "Provision",
     "Registration",
+    "Requirement",
     "ReservedName",
     "ServiceCycle",
     "ServiceError",

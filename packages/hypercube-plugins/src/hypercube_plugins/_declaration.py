@@ -6,7 +6,8 @@ import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging import requirements
+from packaging.specifiers import SpecifierSet
 from packaging.utils import InvalidName, NormalizedName, canonicalize_name
 from packaging.version import InvalidVersion, Version
 
@@ -15,6 +16,20 @@ from hypercube_plugins._plugin import AsyncPlugin, Plugin
 
 #: What no plugin may be called: errors and commands mean something else by these.
 RESERVED_NAMES = frozenset({"application", "hypercube"})
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """Another plugin that one needs, in some versions of it."""
+
+    #: As it is written, such as `mail>=1.2,<2`.
+    text: str
+    #: What the name is compared by.
+    key: NormalizedName
+    versions: SpecifierSet
+
+    def __str__(self) -> str:
+        return self.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +103,13 @@ def _parsed_one(who: str, text: object) -> Requirement:
     if not isinstance(text, str):
         raise InvalidPlugin(f"{who} requires {text!r}; {example}")
     try:
-        requirement = Requirement(text)
-    except InvalidRequirement as error:
+        requirement = requirements.Requirement(text)
+    except requirements.InvalidRequirement as error:
         reason = str(error).partition("\n")[0]
         raise InvalidPlugin(f"{who} requires {text!r}; {example} ({reason})") from None
     if requirement.extras or requirement.marker or requirement.url:
         raise InvalidPlugin(f"{who} requires {text!r}; {example}, without extras, markers or URLs")
-    return requirement
+    return Requirement(text.strip(), canonicalize_name(requirement.name), requirement.specifier)
 
 
 def _declared_text(plugin: object, who: str, attribute: str, example: str) -> str:

@@ -24,7 +24,7 @@ from hypercube_plugins._errors import (
 from hypercube_plugins._order import THE_APPLICATION, Absent, resolved
 from hypercube_plugins._plugin import AsyncPlugin, Plugin
 from hypercube_plugins._registration import Registration
-from hypercube_plugins._services import Container, Factory, Services, ServiceType
+from hypercube_plugins._services import Container, Provision, Services, ServiceType
 
 T = TypeVar("T")
 P = TypeVar("P", bound=Plugin | AsyncPlugin)
@@ -112,21 +112,14 @@ class Lifecycle(Generic[P]):
             except InvalidPlugin as error:
                 self._unloaded.append(Unloaded(plugin.name, origin, error))
 
-    def provide(self, service: ServiceType[T], value: T, *, name: str = "") -> None:
+    def provide(self, service: ServiceType[T], *, name: str = "") -> Provision[T]:
         """Offer a service of the application's own, which plugins may look up at any time.
 
-        This is how plugins get what contributions go to: `application.provide(Jobs, jobs)`.
+        This is how plugins get what they contribute to: `application.provide(Jobs).value(jobs)`.
         Raises InvalidService, DuplicateService, and LifecycleError after `setup()`.
         """
         self._check_new("a service is provided")
-        self._container.add(service, None, name=name, value=value, early=True)
-
-    def provide_factory(
-        self, service: ServiceType[T], factory: Factory[T], *, name: str = ""
-    ) -> None:
-        """As `provide`, but made at the first look-up: `factory` takes the services."""
-        self._check_new("a service is provided")
-        self._container.add(service, None, name=name, factory=factory, early=True)
+        return self._container.provision(service, None, name=name, early=True)
 
     def order(self) -> list[Declaration]:
         """The plugins in the order in which they start; registers nothing.
@@ -167,6 +160,7 @@ class Lifecycle(Generic[P]):
             raise LifecycleError(self._state.value)
         if self._state is not _State.NEW:
             return
+        self._container.check_announced()
         self._order = self.order()
         self._container.absent = self._excluded
         self._state = _State.REGISTERING
@@ -175,7 +169,7 @@ class Lifecycle(Generic[P]):
                 registration = Registration(declaration.name, self._container)
                 with self._step("register", declaration):
                     self._plugins[declaration.key].register(registration)
-                registration.close()
+                    registration.close()
         except BaseException:
             self._state = _State.BROKEN
             raise
@@ -275,10 +269,9 @@ class Lifecycle(Generic[P]):
         seen = set(waiting)
         while waiting:
             for requirement in self._declarations[waiting.pop()].requires:
-                key = canonicalize_name(requirement.name)
-                if key == wanted:
+                if requirement.key == wanted:
                     return True
-                if key not in seen:
-                    seen.add(key)
-                    waiting.append(key)
+                if requirement.key not in seen:
+                    seen.add(requirement.key)
+                    waiting.append(requirement.key)
         return False

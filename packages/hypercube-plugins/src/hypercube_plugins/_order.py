@@ -6,10 +6,9 @@ import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from packaging.requirements import Requirement
 from packaging.utils import NormalizedName, canonicalize_name
 
-from hypercube_plugins._declaration import Declaration
+from hypercube_plugins._declaration import Declaration, Requirement
 from hypercube_plugins._errors import DependencyCycle, Unmet, UnmetRequirements
 
 #: Who needs what `Application(requires=...)` lists.
@@ -46,10 +45,7 @@ def resolved(
     unmet = list(_unmet(declarations, required, found, missing))
     if unmet:
         raise UnmetRequirements(unmet)
-    needs = [
-        {found[canonicalize_name(requirement.name)] for requirement in each.requires}
-        for each in declarations
-    ]
+    needs = [{found[requirement.key] for requirement in each.requires} for each in declarations]
     order = _sorted(needs)
     if len(order) < len(declarations):
         path = _cycle(needs, order)
@@ -65,20 +61,20 @@ def _unmet(
 ) -> Iterator[Unmet]:
     wanted = [(THE_APPLICATION, requirement) for requirement in required]
     wanted += [(str(each), requirement) for each in declarations for requirement in each.requires]
-    named = {canonicalize_name(requirement.name) for _, requirement in wanted}
+    named = {requirement.key for _, requirement in wanted}
     for key, each in absent.items():
         if each.needed and key not in named:
             yield Unmet(THE_APPLICATION, each.name, None, each.reason)
     for needed_by, requirement in wanted:
-        key = canonicalize_name(requirement.name)
-        index = found.get(key)
+        index = found.get(requirement.key)
         if index is None:
-            reason = absent[key].reason if key in absent else "which is not here"
+            known = absent.get(requirement.key)
+            reason = "which is not here" if known is None else known.reason
             yield Unmet(needed_by, str(requirement), None, reason)
             continue
         other = declarations[index]
         # What is installed is what somebody chose, be it a pre-release.
-        if not requirement.specifier.contains(other.version, prereleases=True):
+        if not requirement.versions.contains(other.version, prereleases=True):
             yield Unmet(needed_by, str(requirement), str(other.version), f"but {other} is here")
 
 

@@ -36,7 +36,7 @@ class Plugin(_Declared):
         requires = ("templates>=1.0,<2",)
 
         def register(self, registration: Registration) -> None:
-            registration.provide(Mailer, Mailer())
+            registration.provide(Mailer).value(Mailer())
 
         def boot(self, services: Services) -> None:
             services.get(Mailer).connect()

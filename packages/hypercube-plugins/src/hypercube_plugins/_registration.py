@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol, TypeVar, runtime_checkable
 
 from hypercube_plugins._errors import InvalidService, LifecycleError
-from hypercube_plugins._services import Container, Factory, Services, ServiceType
+from hypercube_plugins._services import Container, Provision, Services, ServiceType
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -37,22 +37,21 @@ class Registration:
         self._closed = False
 
     def provide(
-        self, service: ServiceType[T], value: T, *, name: str = "", early: bool = False
-    ) -> None:
-        """Offer `value` as the service of this type, and name if there are several of it.
+        self, service: ServiceType[T], *, name: str = "", early: bool = False
+    ) -> Provision[T]:
+        """Offer a service of this type, and of this name if there are several of the type.
+
+            registration.provide(Mailer).value(SMTPMailer())
+            registration.provide(Mailer, name="bulk").factory(make_bulk_mailer)
 
         With `early` plugins that require this one may look it up while they register.
-        Raises InvalidService if the value is not of the type, and DuplicateService.
+        Raises DuplicateService, and LifecycleError when `register` has returned.
         """
-        self._check_open()
-        self._container.add(service, self.plugin, name=name, value=value, early=early)
-
-    def provide_factory(
-        self, service: ServiceType[T], factory: Factory[T], *, name: str = "", early: bool = False
-    ) -> None:
-        """As `provide`, but made at the first look-up: `factory` takes the services."""
-        self._check_open()
-        self._container.add(service, self.plugin, name=name, factory=factory, early=early)
+        if self._closed:
+            raise LifecycleError(
+                f"the plugin {self.plugin} has registered; provide services in its register()"
+            )
+        return self._container.provision(service, self.plugin, name=name, early=early)
 
     def own(self, shared: ServiceType[Shared[V]], *, name: str = "") -> V:
         """The plugin's part of a service that all share, such as `Jobs`.
@@ -70,11 +69,6 @@ class Registration:
         return found.under(self.plugin)
 
     def close(self) -> None:
-        """Take nothing more."""
+        """Take nothing more. Raises InvalidService for a service that was only half provided."""
         self._closed = True
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise LifecycleError(
-                f"the plugin {self.plugin} has registered; provide services in its register()"
-            )
+        self._container.check_announced()

@@ -7,7 +7,7 @@ import threading
 import typing
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from hypercube_plugins._errors import (
     DuplicateService,
@@ -71,6 +71,38 @@ class Services:
         return found
 
 
+class Provision(Generic[T]):
+    """Says what a service is: one of its two methods is called, once.
+
+    In two steps, so that a type checker compares the service with its type.
+    """
+
+    def __init__(self, container: Container, key: _Key, provider: str | None, early: bool) -> None:
+        self._container = container
+        self._key = key
+        self._provider = provider
+        self._early = early
+
+    def value(self, value: T) -> None:
+        """It is this object. Raises InvalidService if that is not of the type."""
+        _check_value(self._key, value, self._provider)
+        self._add(value, None)
+
+    def factory(self, factory: Factory[T]) -> Factory[T]:
+        """It is what `factory(services)` returns, made at the first look-up. A decorator, too."""
+        if not callable(factory):
+            raise InvalidService(
+                f"the factory of {_shown(self._key)} is a function that takes the services, not "
+                f"{type(factory).__name__}"
+            )
+        self._add(_NOT_MADE, factory)
+        return factory
+
+    def _add(self, value: object, factory: Callable[[Services], object] | None) -> None:
+        entry = _Entry(self._provider, value, factory, self._early)
+        self._container.add(self._key, entry)
+
+
 class Container:
     """All services of one application.
 
@@ -83,37 +115,45 @@ class Container:
         #: One for all: with one for each service two threads could wait for each other.
         self._lock = threading.RLock()
         self._making: list[_Key] = []
+        #: What was announced and not said yet, and by whom.
+        self._announced: dict[_Key, str | None] = {}
         self._complete = False
         #: Plugins that are known but not here, for the text of an error.
         self.absent: Sequence[str] = ()
 
-    def add(
-        self,
-        service: ServiceType[T],
-        provider: str | None,
-        *,
-        name: str,
-        value: object = _NOT_MADE,
-        factory: Callable[[Services], object] | None = None,
-        early: bool,
-    ) -> None:
-        """Add a service. Raises InvalidService, DuplicateService."""
+    def provision(
+        self, service: ServiceType[T], provider: str | None, *, name: str, early: bool
+    ) -> Provision[T]:
+        """Announce a service. Raises InvalidService, DuplicateService."""
         key = _key(service, name)
-        if factory is None:
-            _check_value(key, value, provider)
-        elif not callable(factory):
-            raise InvalidService(
-                f"the factory of {_shown(key)} is a function that takes the services, not "
-                f"{type(factory).__name__}"
-            )
         with self._lock:
-            other = self._entries.get(key)
-            if other is not None:
-                raise DuplicateService(
-                    f"{_shown(key)} of {_who(provider)} is provided already, by "
-                    f"{_who(other.provider)}; give one of them a name"
+            self._check_new(key, provider)
+            self._announced[key] = provider
+        return Provision(self, key, provider, early)
+
+    def add(self, key: _Key, entry: _Entry) -> None:
+        """Add what was announced. Raises DuplicateService."""
+        with self._lock:
+            self._check_new(key, entry.provider)
+            self._announced.pop(key, None)
+            self._entries[key] = entry
+
+    def check_announced(self) -> None:
+        """Raise InvalidService if something was announced and never said."""
+        with self._lock:
+            for key, provider in self._announced.items():
+                raise InvalidService(
+                    f"{_who(provider)} does not say what {_shown(key)} is; "
+                    "call value() or factory() of what provide() returns"
                 )
-            self._entries[key] = _Entry(provider, value, factory, early)
+
+    def _check_new(self, key: _Key, provider: str | None) -> None:
+        other = self._entries.get(key)
+        if other is not None:
+            raise DuplicateService(
+                f"{_shown(key)} of {_who(provider)} is provided already, by "
+                f"{_who(other.provider)}; give one of them a name"
+            )
 
     def complete(self) -> None:
         """Registration is done: let everything be looked up."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from packaging.utils import canonicalize_name
-
 from hypercube_plugins._declaration import Declaration
 
 
@@ -23,8 +21,7 @@ def tree(order: Sequence[Declaration]) -> str:
         lines.append(str(each))
         for number, requirement in enumerate(each.requires, start=1):
             branch = "└──" if number == len(each.requires) else "├──"
-            found = versions[canonicalize_name(requirement.name)]
-            lines.append(f"{branch} {requirement} ({found})")
+            lines.append(f"{branch} {requirement} ({versions[requirement.key]})")
     return "\n".join(lines)
 
 
@@ -35,7 +32,6 @@ def mermaid(order: Sequence[Declaration]) -> str:
     lines += [f'    {nodes[each.key]}["{each}"]' for each in order]
     for each in order:
         for requirement in each.requires:
-            label = f'|"{requirement.specifier}"|' if requirement.specifier else ""
-            other = nodes[canonicalize_name(requirement.name)]
-            lines.append(f"    {nodes[each.key]} -->{label} {other}")
+            label = f'|"{requirement.versions}"|' if requirement.versions else ""
+            lines.append(f"    {nodes[each.key]} -->{label} {nodes[requirement.key]}")
     return "\n".join(lines)

@@ -75,7 +75,7 @@ class Commands(CommandGroup):
     def __init__(self, application: Application | AsyncApplication, **options: Any) -> None:
         """Take the options of `typer.Typer` too. Raises LifecycleError after `setup()`."""
         super().__init__(application, **options)
-        application.provide(Commands, self)
+        application.provide(Commands).value(self)
 
 
 def _booted(

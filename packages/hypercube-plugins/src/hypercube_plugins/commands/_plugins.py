@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from packaging.utils import canonicalize_name
 
 from hypercube_plugins._application import Application, AsyncApplication
 from hypercube_plugins._declaration import Declaration
@@ -88,16 +87,16 @@ def _refused(text: str) -> typer.Exit:
 
 
 def _plain(order: Sequence[Declaration]) -> list[dict[str, Any]]:
-    versions = {each.key: str(each.version) for each in order}
+    found = {each.key: each for each in order}
     return [
         {
             "name": each.name,
             "version": str(each.version),
             "requires": [
                 {
-                    "name": requirement.name,
-                    "versions": str(requirement.specifier),
-                    "found": versions[canonicalize_name(requirement.name)],
+                    "name": found[requirement.key].name,
+                    "versions": str(requirement.versions),
+                    "found": str(found[requirement.key].version),
                 }
                 for requirement in each.requires
             ],
