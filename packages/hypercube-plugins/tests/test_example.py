@@ -7,15 +7,15 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from hypercube_jobs import Jobs, Worker
+from hypercube_jobs import Jobs, Scheduler, Worker
 from hypercube_plugins import Application, UnmetRequirements
-from hypercube_plugins.commands import Commands
-from hypercube_queue_memory import MemoryQueue
+from hypercube_queue_memory import MemoryQueue, MemoryStore
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 BIN = Path(sys.executable).parent
@@ -63,10 +63,9 @@ def shop_plugins(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
 
 
 def joined(jobs: Jobs, *plugins: object) -> Application:
-    """An application as shop.py makes it, with these plugins."""
+    """An application as shop.py makes it, with these plugins and without commands."""
     application = Application(*plugins)
     application.provide(Jobs).value(jobs)
-    Commands(application)
     application.setup()
     return application
 
@@ -136,6 +135,30 @@ def test_equal_job_names_of_two_plugins_do_not_clash(shop_plugins, tmp_path: Pat
         ("mail", "send"),
         ("sms", "send"),
     }
+
+
+def test_periodic_jobs_of_two_plugins_do_not_clash(shop_plugins, tmp_path: Path) -> None:
+    """Both are called `daily`, are due at one time, and are dispatched once each."""
+    now = datetime(2026, 1, 1, 5, 59, 15, tzinfo=UTC)
+    seconds = 0.0
+    queue = MemoryQueue(MemoryStore(clock=lambda: seconds))
+    jobs = Jobs(queue, clock=lambda: now)
+    plugins = [shop_plugins.Orders(), shop_plugins.Mail(tmp_path), shop_plugins.SMS(tmp_path)]
+    application = joined(jobs, *plugins)
+
+    Scheduler(jobs).look()
+    Scheduler(jobs).look()
+
+    assert [(each.namespace, each.name) for each in jobs.periodic()] == [
+        ("mail", "daily"),
+        ("orders", "daily"),
+    ]
+    assert queue.stats("default").delayed == 2
+    seconds = 46.0
+    with application:
+        Worker(jobs, stop_when_empty=True).run()
+    assert (tmp_path / "mail.txt").read_text() == "To boss@example.com: all is well\n"
+    assert jobs.failed() == []
 
 
 def test_a_message_whose_plugin_is_not_installed_is_dead_lettered(

@@ -489,7 +489,7 @@ def test_nothing_is_looked_up_before_registration_is_done(look_up: Callable) -> 
     assert texts == [
         f"Mailer {early}, or let the plugin p0 provide it early",
         f"Clock {early}, or let the plugin p1 provide it early",
-        f"Sender {early}",
+        f"Sender {early}, or let the application provide it",
     ]
 
 
@@ -601,6 +601,28 @@ def test_each_plugin_has_a_part_of_its_own() -> None:
 
     assert isinstance(counters, Shared)
     assert found == [["a"], ["b"]]
+
+
+def test_a_part_may_be_wanted_only_where_there_is_one() -> None:
+    """That is, where the application or a required plugin provides the whole early."""
+    found: list[list[str] | None] = []
+
+    def look(registration: Registration) -> None:
+        found.append(registration.find_own(Counters))
+
+    def provide(registration: Registration) -> None:
+        registration.provide(Counters, early=True).value(Counters())
+        registration.provide(Counters, name="late").value(Counters())
+        found.append(registration.find_own(Counters))
+        found.append(registration.find_own(Counters, name="late"))
+
+    Application(Sample("a", look)).setup()
+    Application(Sample("c", look, "b"), Sample("b", provide), Sample("d", look)).setup()
+    app = Application(Sample("e", look))
+    app.provide(Counters).value(Counters())
+    app.setup()
+
+    assert found == [None, ["b"], None, ["c"], None, ["e"]]
 
 
 def test_what_has_no_parts_is_refused() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from hypercube_jobs import Jobs, Namespace
+from hypercube_jobs import Cron, Jobs, Namespace
 from hypercube_plugins import Plugin, Registration, Services
 from hypercube_plugins.commands import Commands
 from shop_plugins._outbox import Outbox
@@ -19,6 +19,13 @@ class Letter:
 
     to: str
     text: str
+
+
+@dataclass
+class Tidy:
+    """A periodic job."""
+
+    keep: int
 
 
 class Mailer:
@@ -42,7 +49,7 @@ class Mail(Plugin):
         self._outbox = Outbox(folder / "mail.txt")
 
     def register(self, registration: Registration) -> None:
-        """Offer the mailer, declare the job, and add a command."""
+        """Offer the mailer, declare jobs, and add a command if the application has any."""
         jobs = registration.own(Jobs)
         registration.provide(Mailer).value(Mailer(jobs))
         registration.provide(Outbox, name=self.name).value(self._outbox)
@@ -51,10 +58,18 @@ class Mail(Plugin):
         def send(letter: Letter) -> None:
             self._outbox.write(f"To {letter.to}: {letter.text}")
 
-        @registration.own(Commands).command()
-        def sent() -> None:
-            """Show what was sent."""
-            typer.echo("\n".join(self._outbox.lines()))
+        @jobs.handler("tidy")
+        def tidy(job: Tidy) -> None:
+            self._outbox.keep(job.keep)
+
+        jobs.schedule("daily", Cron("0 6 * * *"), Tidy(keep=1000))
+
+        if commands := registration.find_own(Commands):
+
+            @commands.command()
+            def sent() -> None:
+                """Show what was sent."""
+                typer.echo("\n".join(self._outbox.lines()))
 
     def boot(self, services: Services) -> None:
         """Open what letters are written to."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import typer
 
-from hypercube_jobs import Jobs
+from hypercube_jobs import Cron, Jobs
 from hypercube_plugins import Plugin, Registration
 from hypercube_plugins.commands import Commands
 from shop_plugins._mail import Mailer
@@ -20,6 +20,13 @@ class Confirm:
     order: int
 
 
+@dataclass
+class Summary:
+    """A periodic job."""
+
+    to: str
+
+
 class Orders(Plugin):
     """It needs mail and SMS in versions that it knows."""
 
@@ -28,7 +35,7 @@ class Orders(Plugin):
     requires = ("mail>=1.2,<2", "sms~=2.0")
 
     def register(self, registration: Registration) -> None:
-        """Declare the job, and add a command."""
+        """Declare jobs, and add a command if the application has any."""
         jobs = registration.own(Jobs)
         services = registration.services
 
@@ -37,8 +44,16 @@ class Orders(Plugin):
             services.get(Mailer).send("ada@example.com", f"your order {job.order}")
             services.get(Texter).send("555-0100", f"order {job.order} is on its way")
 
-        @registration.own(Commands).command()
-        def place(order: int) -> None:
-            """Place an order."""
-            jobs.dispatch(Confirm(order))
-            typer.echo(f"order {order} is placed")
+        @jobs.handler("summary")
+        def summary(job: Summary) -> None:
+            services.get(Mailer).send(job.to, "all is well")
+
+        jobs.schedule("daily", Cron("0 6 * * *"), Summary(to="boss@example.com"))
+
+        if commands := registration.find_own(Commands):
+
+            @commands.command()
+            def place(order: int) -> None:
+                """Place an order."""
+                jobs.dispatch(Confirm(order))
+                typer.echo(f"order {order} is placed")

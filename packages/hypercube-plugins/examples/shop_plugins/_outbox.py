@@ -28,6 +28,11 @@ class Outbox:
         with self.path.open("a") as file:
             file.write(f"{line}\n")
 
+    def keep(self, count: int) -> None:
+        """Drop all lines but the last ones."""
+        lines = self.lines()[-count:]
+        self.path.write_text("".join(f"{line}\n" for line in lines))
+
     def lines(self) -> list[str]:
         """All that was written so far."""
         return self.path.read_text().splitlines()

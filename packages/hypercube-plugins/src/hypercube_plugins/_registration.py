@@ -61,7 +61,21 @@ class Registration:
 
         Raises as `Services.get` does, and InvalidService for one that is not shared.
         """
-        found = self.services.get(shared, name=name)
+        return self._part(self.services.get(shared, name=name))
+
+    def find_own(self, shared: ServiceType[Shared[V]], *, name: str = "") -> V | None:
+        """As `own`, but None unless the application or a required plugin provides it early.
+
+        For what a plugin contributes where it is wanted:
+
+            if commands := registration.find_own(Commands):
+                commands.command()(resend)
+        """
+        if not self._container.is_early(shared, self.plugin, name=name):
+            return None
+        return self.own(shared, name=name)
+
+    def _part(self, found: Shared[V]) -> V:
         if not isinstance(found, Shared):
             raise InvalidService(
                 f"{type(found).__name__} has no parts, that is no method under(name)"

@@ -166,6 +166,13 @@ class Container:
                 if entry.factory is not None:
                     entry.value = _NOT_MADE
 
+    def is_early(self, service: ServiceType[T], plugin: str, *, name: str) -> bool:
+        """Whether a plugin may look it up while it registers."""
+        entry = self._entries.get(_key(service, name))
+        if entry is None or entry.provider is None:
+            return entry is not None
+        return entry.early and self._comes_before(entry.provider, plugin)
+
     def may_have(self, key: _Key, plugin: str | None) -> bool:
         """Whether there is such a service. Raises ServiceNotReady if that is not known yet."""
         entry = self._entries.get(key)
@@ -186,16 +193,19 @@ class Container:
     def _check_early(self, key: _Key, entry: _Entry | None, plugin: str | None) -> None:
         what = f"{_shown(key)} was looked up before registration was done"
         if entry is None or entry.provider is None:
-            remedy = "look it up in boot or later"
+            remedy = "look it up in boot or later, or let the application provide it"
         elif not entry.early:
             remedy = f"look it up in boot or later, or let {_who(entry.provider)} provide it early"
         elif plugin is None:
             remedy = "call setup() first"
-        elif plugin != entry.provider and not self._requires(plugin, entry.provider):
+        elif not self._comes_before(entry.provider, plugin):
             remedy = f"{_who(plugin)} has to require {entry.provider}, so that it comes after it"
         else:
             return
         raise ServiceNotReady(f"{what}; {remedy}")
+
+    def _comes_before(self, provider: str, plugin: str) -> bool:
+        return plugin == provider or self._requires(plugin, provider)
 
     def _made(self, key: _Key, entry: _Entry) -> object:
         with self._lock:
