@@ -189,6 +189,16 @@ def test_a_plugin_that_fails_to_import_is_reported_like_a_missing_requirement(
     assert log == []
 
 
+def test_a_plugin_that_fails_to_import_may_be_replaced_by_hand(installed, noted) -> None:
+    """Then nothing is missing."""
+    installed("d", "1", {"d_broken": BROKEN}, {GROUP: ["mail = d_broken:Mail"]})
+    application = Application()
+    application.discover()
+    application.add(noted("mail"))
+
+    assert names(application) == ["mail"]
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [

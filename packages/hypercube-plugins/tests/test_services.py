@@ -458,10 +458,12 @@ def test_who_could_provide_it_is_named_too() -> None:
 
 
 def test_plugins_that_were_kept_out_are_named(installed) -> None:
-    """They may be who provides it."""
-    installed("s", "1", {}, {"hypercube.plugins": ["mail = nowhere:Mail", "stock = nowhere:S"]})
+    """They may be who provides it. One that was then added by hand is not kept out."""
+    installed("s", "1", {}, {"hypercube.plugins": ["mail = n:Mail", "stock = n:S", "tax = n:T"]})
     app = Application()
-    app.discover(deny=["mail", "stock"])
+    for _ in range(2):
+        app.discover(deny=["mail", "stock", "tax"])
+    app.add(Sample("tax", lambda r: None))
     app.setup()
 
     with pytest.raises(ServiceNotFound, match=r"Mailer; not here are: mail, stock$"):

@@ -162,7 +162,11 @@ class Lifecycle(Generic[P]):
             return
         self._container.check_announced()
         self._order = self.order()
-        self._container.absent = self._excluded
+        self._container.absent = [
+            name
+            for name in dict.fromkeys(self._excluded)
+            if canonicalize_name(name) not in self._declarations
+        ]
         self._state = _State.REGISTERING
         try:
             for declaration in self._order:

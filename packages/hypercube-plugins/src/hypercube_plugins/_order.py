@@ -63,7 +63,7 @@ def _unmet(
     wanted += [(str(each), requirement) for each in declarations for requirement in each.requires]
     named = {requirement.key for _, requirement in wanted}
     for key, each in absent.items():
-        if each.needed and key not in named:
+        if each.needed and key not in named and key not in found:
             yield Unmet(THE_APPLICATION, each.name, None, each.reason)
     for needed_by, requirement in wanted:
         index = found.get(requirement.key)

@@ -89,7 +89,10 @@ class Provision(Generic[T]):
         self._add(value, None)
 
     def factory(self, factory: Factory[T]) -> Factory[T]:
-        """It is what `factory(services)` returns, made at the first look-up. A decorator, too."""
+        """It is what `factory(services)` returns, made at the first look-up. A decorator, too.
+
+        It must not wait for a thread that looks up services: one is made at a time.
+        """
         if not callable(factory):
             raise InvalidService(
                 f"the factory of {_shown(self._key)} is a function that takes the services, not "
