@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
@@ -14,7 +16,14 @@ from types import ModuleType
 import pytest
 
 from hypercube_jobs import Jobs, Scheduler, Worker
-from hypercube_plugins import Application, UnmetRequirements
+from hypercube_plugins import (
+    Application,
+    AsyncApplication,
+    AsyncPlugin,
+    Registration,
+    Services,
+    UnmetRequirements,
+)
 from hypercube_queue_memory import MemoryQueue, MemoryStore
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -180,6 +189,46 @@ def test_a_message_whose_plugin_is_not_installed_is_dead_lettered(
     (failed,) = without_sms.failed()
     assert (failed.namespace, failed.kind, failed.attempt) == ("sms", "send", 1)
     assert "no namespace 'sms' is declared here" in failed.reason
+
+
+def test_asynchronous_plugins_contribute_jobs_alike() -> None:
+    """A worker in a thread serves their handlers while the application is up."""
+    log = []
+
+    @dataclass
+    class Ping:
+        text: str
+
+    class Pings(AsyncPlugin):
+        name = "pings"
+        version = "1"
+
+        def register(self, registration: Registration) -> None:
+            jobs = registration.own(Jobs)
+            jobs.declare("ping", Ping)
+
+            @jobs.handler("ping")
+            async def ping(job: Ping) -> None:
+                log.append(job.text)
+
+        async def boot(self, services: Services) -> None:
+            log.append("boot")
+
+        async def shutdown(self, services: Services) -> None:
+            log.append("shutdown")
+
+    jobs = Jobs(MemoryQueue())
+    application = AsyncApplication(Pings())
+    application.provide(Jobs).value(jobs)
+
+    async def main() -> None:
+        async with application:
+            await jobs.under("pings").dispatch_async(Ping("hello"))
+            await asyncio.to_thread(Worker(jobs, stop_when_empty=True).run)
+
+    asyncio.run(main())
+
+    assert log == ["boot", "hello", "shutdown"]
 
 
 def test_what_requires_a_plugin_that_is_not_installed_does_not_start(
