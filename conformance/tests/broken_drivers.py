@@ -32,6 +32,8 @@ class Mutant(MemoryHarness):
     """One broken driver."""
 
     rule: ClassVar[str]
+    #: Why random calls beside the model cannot find it; most they do.
+    beyond_the_model: ClassVar[str] = ""
 
 
 def _without(error: BatchError, dropped: type[Exception]) -> None:
@@ -125,6 +127,7 @@ class ChangedRoutingIsStored(Mutant):
 
 class EmptyPushIsRefused(Mutant):
     rule = "PUSH-1"
+    beyond_the_model = "its batches are never empty"
 
     class queue_type(MemoryQueue):
         def push(self, *messages: Message) -> None:
@@ -201,6 +204,7 @@ class BatchGoesToTheFirstQueue(Mutant):
 
 class BadDelayIsClamped(Mutant):
     rule = "PUSH-7"
+    beyond_the_model = "it pushes no bad field but a message that is none"
 
     class queue_type(MemoryQueue):
         def push(self, *messages: Message) -> None:
@@ -212,6 +216,7 @@ class BadDelayIsClamped(Mutant):
 
 class NoRoomForAFailureRecord(Mutant):
     rule = "PUSH-8"
+    beyond_the_model = "its messages are small"
 
     class queue_type(MemoryQueue):
         def retry(self, *messages: Message) -> None:
@@ -225,6 +230,7 @@ class NoRoomForAFailureRecord(Mutant):
 
 class PollTimeoutIsIgnored(Mutant):
     rule = "POP-1"
+    beyond_the_model = "it never waits"
 
     class queue_type(MemoryQueue):
         def pop(
@@ -323,6 +329,7 @@ class LeaseOfTheMessageIsIgnored(Mutant):
 
 class WakeUpsAreLost(RealClockHarness):
     rule = "POP-7"
+    beyond_the_model = "it never waits"
 
     class lane_type(Lane):
         def wake(self) -> None:
@@ -331,6 +338,7 @@ class WakeUpsAreLost(RealClockHarness):
 
 class DueDelaysWakeNobody(RealClockHarness):
     rule = "POP-7"
+    beyond_the_model = "it never waits"
 
     class lane_type(Lane):
         def next_due(self) -> int:
@@ -339,6 +347,7 @@ class DueDelaysWakeNobody(RealClockHarness):
 
 class WaitingSpins(RealClockHarness):
     rule = "POP-7"
+    beyond_the_model = "it never waits"
 
     class queue_type(MemoryQueue):
         def _sleep(self, lane: Lane, now: int, deadline: Any) -> None:
@@ -349,6 +358,7 @@ class WaitingSpins(RealClockHarness):
 
 class PopLooksAtEverything(Mutant):
     rule = "POP-9"
+    beyond_the_model = "it measures nothing"
 
     class lane_type(Lane):
         def take(self, default_visibility_us: int, now: int) -> Entry | None:
@@ -577,6 +587,7 @@ class BatchIndexIsOffByOne(Mutant):
 
 class IndexIsThatOfTheChunk(Mutant):
     rule = "ERR-2"
+    beyond_the_model = "its batches fit into one chunk"
 
     class queue_type(MemoryQueue):
         def ack(self, *messages: Message) -> None:
@@ -606,6 +617,7 @@ class StaleIsInvalid(Mutant):
 
 class PopOutlivesItsWait(Mutant):
     rule = "ERR-5"
+    beyond_the_model = "it measures nothing"
 
     class queue_type(MemoryQueue):
         def pop(
@@ -639,6 +651,7 @@ class ErrorsShowThePayload(Mutant):
 
 class CloseLeavesPopsSleeping(RealClockHarness):
     rule = "LIFE-1"
+    beyond_the_model = "it never waits"
 
     class queue_type(MemoryQueue):
         def close(self) -> None:
@@ -647,6 +660,7 @@ class CloseLeavesPopsSleeping(RealClockHarness):
 
 class EmptyBatchOfAClosedQueueIsFine(Mutant):
     rule = "LIFE-1"
+    beyond_the_model = "it calls nothing that was closed"
 
     class queue_type(MemoryQueue):
         def push(self, *messages: Message) -> None:
@@ -675,6 +689,7 @@ class CloseClosesTheStore(Mutant):
 
 class ForkIsNotNoticed(Mutant):
     rule = "LIFE-4"
+    beyond_the_model = "it has one process"
 
     class queue_type(MemoryQueue):
         def __init__(self, *args: Any, **options: Any) -> None:
@@ -684,6 +699,7 @@ class ForkIsNotNoticed(Mutant):
 
 class MessagesExpire(Mutant):
     rule = "LIFE-5"
+    beyond_the_model = "its clock does not go so far"
 
     class lane_type(Lane):
         def promote(self, now: int) -> None:
@@ -694,6 +710,7 @@ class MessagesExpire(Mutant):
 
 class TwentyReturnsAreEnough(Mutant):
     rule = "LIFE-6"
+    beyond_the_model = "none of its messages comes so often"
 
     class lane_type(Lane):
         def put_back(self, entry: Entry, delay_us: int, now: int) -> None:
@@ -730,6 +747,7 @@ class StaleExtensionIsAccepted(Mutant):
 
 class LongExtensionIsClamped(Mutant):
     rule = "EXT-3"
+    beyond_the_model = "its extensions are short"
 
     class queue_type(MemoryQueue):
         def extend_visibility(self, extension: timedelta, *messages: Message) -> None:
@@ -788,6 +806,7 @@ class RedriveReturnsWhatWasAsked(Mutant):
 
 class RedriveOfNothingIsFine(Mutant):
     rule = "RED-5"
+    beyond_the_model = "it asks for one at least"
 
     class queue_type(MemoryQueue):
         def redrive(self, queue_name: str, count: int) -> int:

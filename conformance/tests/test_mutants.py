@@ -6,10 +6,14 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import Phase
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
 
+from hypercube_queue import QueueError
 from hypercube_queue_conformance import RULES
 from hypercube_queue_conformance._groups import model
+from hypercube_queue_conformance._machine import machine_for
+from hypercube_queue_conformance._trial import Trial
 
 _HERE = Path(__file__).parent
 pytest_plugins = ["pytester"]
@@ -33,12 +37,16 @@ _ELSEWHERE = {"GUA-1", "CAP-1"}
 
 def _declared() -> dict[str, str]:
     """Name and rule of each mutant, as its source says."""
-    source = (_HERE / "broken_drivers.py").read_text(encoding="utf-8")
     pattern = r'^class (\w+)\(.+\):\n    rule = "([A-Z]+-\d+)"'
-    return dict(re.findall(pattern, source, re.MULTILINE))
+    return dict(re.findall(pattern, _SOURCE, re.MULTILINE))
 
 
+_SOURCE = (_HERE / "broken_drivers.py").read_text(encoding="utf-8")
 _DECLARED = _declared()
+#: Those whose source says why random calls cannot find them.
+_BEYOND = set(
+    re.findall(r'^class (\w+)\(.+\):\n.*\n    beyond_the_model = ".+"', _SOURCE, re.MULTILINE)
+)
 
 
 @pytest.fixture
@@ -76,6 +84,28 @@ def test_a_fault_is_found_by_the_tests_of_the_rule_it_breaks(run, name):
     assert [each for each in failed if not each.startswith(prefix)] == []
 
 
+@pytest.mark.parametrize("name", sorted(_DECLARED.keys() - _BEYOND))
+def test_a_fault_is_found_by_random_calls_too(monkeypatch, name):
+    """By more of them than a driver has to stand each time."""
+    monkeypatch.syspath_prepend(str(_HERE))
+    import broken_drivers
+
+    mutant = broken_drivers.MUTANTS[name]
+    with pytest.raises((AssertionError, QueueError, ExceptionGroup, TypeError)):
+        run_state_machine_as_test(
+            machine_for(lambda: Trial(mutant())),
+            settings=settings(
+                max_examples=500,
+                stateful_step_count=50,
+                derandomize=True,
+                phases=(Phase.generate,),
+                deadline=None,
+                database=None,
+                suppress_health_check=list(HealthCheck),
+            ),
+        )
+
+
 @pytest.mark.parametrize("name", ["MemoryHarness", "RealClockHarness"])
 def test_no_fault_is_found_where_there_is_none(run, name):
     """The driver that the mutants are made of passes everything that they fail."""
@@ -90,8 +120,9 @@ def test_every_mutant_is_known_by_its_source(monkeypatch):
     monkeypatch.syspath_prepend(str(_HERE))
     import broken_drivers
 
-    actual = {name: mutant.rule for name, mutant in broken_drivers.MUTANTS.items()}
-    assert actual == _DECLARED
+    mutants = broken_drivers.MUTANTS.items()
+    assert {name: mutant.rule for name, mutant in mutants} == _DECLARED
+    assert {name for name, mutant in mutants if mutant.beyond_the_model} == _BEYOND
 
 
 def test_every_rule_within_reach_has_a_mutant():

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
 
+from hypercube_queue import Message
+
 
 class State(Enum):
     READY = "ready"
@@ -21,6 +23,8 @@ class Stored:
 
     payload: bytes
     extra: bytes
+    job_name: str
+    namespace: str
     visibility: timedelta
     state: State
     #: When a delay is due or a lease ends.
@@ -30,6 +34,8 @@ class Stored:
     owner: int = 0
     #: The number of its death.
     death: int = 0
+    #: Pushed without a delay and not delivered yet, so its place in the order is known.
+    fresh: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +45,8 @@ class Delivered:
     number: int
     queue_name: str
     id: str
+    #: Whether its place in the order was known, and is again when it is released.
+    fresh: bool
 
 
 class Model:
@@ -68,16 +76,22 @@ class Model:
 
     # Push
 
-    def push(
-        self, queue_name: str, id: str, payload: bytes, delay: timedelta, visibility: timedelta
-    ) -> bool:
+    def push(self, message: Message) -> bool:
         """False where the id is retained (PUSH-4)."""
-        queue = self._queues.setdefault(queue_name, {})
-        if id in queue:
+        queue = self._queues.setdefault(message.queue_name, {})
+        if message.id in queue:
             return False
-        stored = Stored(payload, b"", visibility, State.READY, self.now)
-        self._make_visible(stored, delay)
-        queue[id] = stored
+        stored = queue[message.id] = Stored(
+            bytes(message.payload),
+            bytes(message.extra),
+            message.job_name,
+            message.namespace,
+            message.visibility_timeout or timedelta(0),
+            State.READY,
+            self.now,
+            fresh=not message.delay,
+        )
+        self._make_visible(stored, message.delay)
         return True
 
     # Pop
@@ -87,14 +101,23 @@ class Model:
         queue = self._queues.get(queue_name, {})
         return {id: stored for id, stored in queue.items() if stored.state is State.READY}
 
+    def fresh(self, queue_name: str) -> list[str]:
+        """Those of them whose order is promised where there is one (POP-10)."""
+        return [id for id, stored in self.ready(queue_name).items() if stored.fresh]
+
     def deliver(self, queue_name: str, id: str) -> Delivered:
         """A pop has returned this message, which was ready."""
         stored = self._queues[queue_name][id]
+        fresh, stored.fresh = stored.fresh, False
         stored.state = State.IN_FLIGHT
         stored.until = self.now + stored.visibility
         stored.attempt += 1
         stored.owner = self._next_number()
-        return Delivered(stored.owner, queue_name, id)
+        return Delivered(stored.owner, queue_name, id, fresh)
+
+    def owns(self, delivered: Delivered) -> bool:
+        """Whether a settlement of this delivery would succeed."""
+        return self._owned(delivered) is not None
 
     # Settlement; each returns False where the delivery is stale (SET-2)
 
@@ -133,7 +156,7 @@ class Model:
         if stored is None:
             return False
         stored.attempt -= 1
-        stored.state, stored.owner = State.READY, 0
+        stored.state, stored.owner, stored.fresh = State.READY, 0, delivered.fresh
         return True
 
     def lose(self, delivered: Delivered) -> None:

@@ -11,7 +11,7 @@ from hypercube_queue_conformance._marks import rule, when
 from hypercube_queue_conformance._trial import Trial
 
 #: How many random runs there are unless --conformance-examples says otherwise.
-_DEFAULT_EXAMPLES = 50
+_DEFAULT_EXAMPLES = 20
 #: Find an order of calls that goes wrong, and then the shortest one that does.
 _PHASES = (Phase.generate, Phase.shrink)
 

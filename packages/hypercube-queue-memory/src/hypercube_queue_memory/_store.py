@@ -28,7 +28,8 @@ class MemoryStore:
 
     def now(self) -> int:
         """The clock in microseconds."""
-        return int(self._clock() * 1_000_000)
+        # A clock that somebody sets is exact to the microsecond, and its float nearly.
+        return round(self._clock() * 1_000_000)
 
     def lane(self, queue_name: str) -> Lane:
         """The lane of a queue, made on first use."""
