@@ -8,6 +8,7 @@ from __future__ import annotations
 from hypercube_jobs.__about__ import __version__
 from hypercube_jobs._attempt import Attempt, current_attempt
 from hypercube_jobs._backoff import Backoff, Constant, Exponential
+from hypercube_jobs._dispatcher import DispatchResult
 from hypercube_jobs._errors import (
     DuplicateKind,
     Interrupted,
@@ -17,11 +18,13 @@ from hypercube_jobs._errors import (
     PermanentError,
     TimeLimitExceeded,
     UnknownKind,
+    UnknownNamespace,
     WorkerLost,
 )
 from hypercube_jobs._failed_jobs import FailedJob
 from hypercube_jobs._failure import Failure
-from hypercube_jobs._jobs import DispatchResult, Jobs
+from hypercube_jobs._jobs import Jobs
+from hypercube_jobs._namespace import Namespace
 from hypercube_jobs._observer import JobEvent, Observer
 from hypercube_jobs._policy import DispatchOptions, KindOptions, Policy
 from hypercube_jobs._registry import Kind
@@ -44,12 +47,14 @@ __all__ = [
     "Jobs",
     "Kind",
     "KindOptions",
+    "Namespace",
     "NotSupported",
     "Observer",
     "PermanentError",
     "Policy",
     "TimeLimitExceeded",
     "UnknownKind",
+    "UnknownNamespace",
     "Worker",
     "WorkerLost",
     "__version__",

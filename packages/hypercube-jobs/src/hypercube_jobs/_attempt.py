@@ -13,6 +13,8 @@ class Attempt:
     #: The message's id, the same on every attempt.
     id: str
     kind: str
+    #: Empty but for the jobs of `jobs.under(namespace)`.
+    namespace: str = ""
     queue: str
     #: 1 on the first run. Deliveries that cost nothing are not counted (ATT-1).
     number: int

@@ -4,6 +4,7 @@ JobError
 ├── PermanentError          raised by handlers: do not retry
 ├── DuplicateKind           (also a ValueError)
 ├── UnknownKind             (also a LookupError)
+├── UnknownNamespace        (also a LookupError)
 ├── InvalidPayload          (also a ValueError)
 ├── NotSupported            the driver cannot do this
 ├── TimeLimitExceeded       (also a TimeoutError)
@@ -40,6 +41,14 @@ class UnknownKind(JobError, LookupError):
 
     In a worker it is a failed attempt like any other, since a rolling deploy may bring the
     handler; at dispatch it is raised before anything is stored.
+    """
+
+
+class UnknownNamespace(JobError, LookupError):
+    """A message belongs to a namespace that nobody asked for with `jobs.under`.
+
+    In a worker its job is dead-lettered at once: a whole plugin is missing, which is no
+    matter of waiting. Once it is there, retry the failed jobs.
     """
 
 

@@ -28,6 +28,8 @@ class FailedJob:
     #: Empty where the stored message cannot be read.
     id: str
     kind: str
+    #: Empty but for the jobs of `jobs.under(namespace)`.
+    namespace: str = ""
     queue: str
     #: The number of the attempt that failed last; 0 if it is not known.
     attempt: int
@@ -99,6 +101,7 @@ def _failed_job(letter: DeadLetter, queue_name: str) -> FailedJob:
     return FailedJob(
         id="" if message is None else message.id,
         kind="" if message is None else message.job_name,
+        namespace="" if message is None else message.namespace,
         queue=queue_name,
         attempt=0 if failure is None else failure.attempt,
         died_at=letter.died_at,

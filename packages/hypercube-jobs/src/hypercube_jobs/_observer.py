@@ -16,6 +16,8 @@ class JobEvent:
 
     id: str
     kind: str
+    #: Empty but for the jobs of `jobs.under(namespace)`.
+    namespace: str = ""
     queue: str
     #: 0 when the job was dispatched, else the number of the attempt.
     attempt: int

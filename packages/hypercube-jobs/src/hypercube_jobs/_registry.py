@@ -31,12 +31,14 @@ class Kind:
     aliases: tuple[str, ...] = ()
     handler: Handler | None = None
     is_async: bool = False
+    namespace: str = ""
 
 
 class Registry:
-    """All kinds of one `Jobs` object. Kinds are declared before work starts."""
+    """All kinds of one namespace. Kinds are declared before work starts."""
 
-    def __init__(self) -> None:
+    def __init__(self, namespace: str = "") -> None:
+        self._namespace = namespace
         self._by_name: dict[str, Kind] = {}
         self._by_type: dict[type, list[Kind]] = {}
 
@@ -52,7 +54,7 @@ class Registry:
                 raise DuplicateKind(
                     f"the kind {shown(taken)} is declared already; a name means one kind"
                 )
-        kind = Kind(name, type_, Codec(type_), policy, others)
+        kind = Kind(name, type_, Codec(type_), policy, others, namespace=self._namespace)
         for each in names:
             self._by_name[each] = kind
         self._by_type.setdefault(type_, []).append(kind)
@@ -80,7 +82,9 @@ class Registry:
         kind = self._by_name.get(checked_name("kind", name, may_be_empty=False))
         if kind is None:
             known = ", ".join(sorted(self._by_name)) or "none"
-            raise UnknownKind(f"no kind {shown(name)} is declared; declared are: {known}")
+            raise UnknownKind(
+                f"no kind {shown(name)} is declared{self._where()}; declared are: {known}"
+            )
         return kind
 
     def of(self, job: object) -> Kind:
@@ -95,8 +99,12 @@ class Registry:
         if isinstance(job, dict):
             raise UnknownKind("a dict does not say which kind it is: use dispatch_kind")
         raise UnknownKind(
-            f"no kind is declared for {what}: declare it with jobs.declare(kind, {what})"
+            f"no kind is declared for {what}{self._where()}: declare it with "
+            f"jobs.declare(kind, {what})"
         )
+
+    def _where(self) -> str:
+        return f" under {shown(self._namespace)}" if self._namespace else ""
 
 
 def check_handler(handler: Handler) -> bool:

@@ -42,7 +42,7 @@ async def call_async(held: Held) -> None:
 def _handler_and_job(held: Held) -> tuple[Handler, object]:
     kind = held.kind
     if kind is None:
-        raise UnknownKind(f"no kind {shown(held.attempt.kind)} is declared in this worker")
+        raise held.unknown or UnknownKind(f"no kind {shown(held.attempt.kind)} is declared here")
     if kind.handler is None:
         raise UnknownKind(f"the kind {shown(kind.name)} has no handler in this worker")
     return kind.handler, kind.codec.decode(held.message.payload)

@@ -16,8 +16,10 @@ import time
 from contextvars import Context
 from datetime import timedelta
 
+from hypercube_jobs._errors import JobError, UnknownKind, UnknownNamespace
 from hypercube_jobs._failure import failure_of
 from hypercube_jobs._jobs import Jobs
+from hypercube_jobs._registry import Kind
 from hypercube_jobs.worker._bell import Bell
 from hypercube_jobs.worker._decision import is_exhausted
 from hypercube_jobs.worker._execution import Execution, Load
@@ -189,11 +191,16 @@ class Coordinator:
             self._execution.submit([kept])
 
     def _held(self, message: Message, now: float) -> Held:
-        # A namespace is a plugin's, and this worker has kinds of none.
-        kind = None if message.namespace else self._jobs.kind(message.job_name)
+        kind: Kind | None = None
+        unknown: JobError | None = None
+        try:
+            kind = self._jobs.kind_of(message)
+        except (UnknownKind, UnknownNamespace) as error:
+            unknown = error
         return Held(
             message,
             kind,
+            unknown=unknown,
             exact_attempts=self._guarantees.exact_attempts,
             default_lease=self._leases.default,
             now=now,

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from enum import Enum, auto
 
 from hypercube_jobs._attempt import Attempt
+from hypercube_jobs._errors import JobError
 from hypercube_jobs._failure import Failure
 from hypercube_jobs._policy import Policy
 from hypercube_jobs._record import Record
@@ -33,7 +34,8 @@ class Held:
     """One delivery, from its pop to its settlement.
 
     Moments are on the monotonic clock, durations in seconds. `default_lease` is for messages
-    that name none; NEVER where it is not known or there are no leases.
+    that name none; NEVER where it is not known or there are no leases. `unknown` says why
+    there is no `kind`.
     """
 
     __slots__ = (
@@ -65,6 +67,7 @@ class Held:
         "task",
         "thread_id",
         "timeout",
+        "unknown",
     )
 
     def __init__(
@@ -72,12 +75,14 @@ class Held:
         message: Message,
         kind: Kind | None,
         *,
+        unknown: JobError | None = None,
         exact_attempts: bool,
         default_lease: float,
         now: float,
     ) -> None:
         self.message = message
         self.kind = kind
+        self.unknown = unknown
         self.policy = _DEFAULTS if kind is None else kind.policy
         self.is_async = kind is not None and kind.is_async
         self.size = len(message.payload) + len(message.extra)
@@ -87,6 +92,7 @@ class Held:
         self.attempt = Attempt(
             id=message.id,
             kind=message.job_name,
+            namespace=message.namespace,
             queue=message.queue_name,
             number=self.standing.number,
             max_retries=retries,

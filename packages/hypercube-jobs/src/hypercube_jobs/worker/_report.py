@@ -60,6 +60,7 @@ class Reporter:
                 JobEvent(
                     id=attempt.id,
                     kind=attempt.kind,
+                    namespace=attempt.namespace,
                     queue=attempt.queue,
                     attempt=attempt.number,
                     max_retries=attempt.max_retries,
@@ -75,13 +76,19 @@ def _line(level: int, held: Held, outcome: str) -> None:
     _log.log(
         level,
         "job %s %s, queue %s, attempt %d, %.3f s: %s",
-        attempt.kind or "(of no kind)",
+        _kind(held),
         attempt.id,
         attempt.queue,
         attempt.number,
         held.duration,
         outcome,
     )
+
+
+def _kind(held: Held) -> str:
+    attempt = held.attempt
+    kind = attempt.kind or "(of no kind)"
+    return f"{attempt.namespace}:{kind}" if attempt.namespace else kind
 
 
 def _cause(held: Held) -> str:

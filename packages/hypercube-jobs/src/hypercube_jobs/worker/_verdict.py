@@ -120,8 +120,8 @@ def _outcome(held: Held) -> Outcome:
                 "row cost nothing"
             )
         return Outcome.INTERRUPTED
-    # Before the handler was called only two things can go wrong: nobody knows the kind here,
-    # which the next deploy may mend, or the payload cannot be read, which nothing will.
+    # Before the handler was called the kind may be unknown here, which the next deploy may mend;
+    # or its whole namespace is, or the payload cannot be read, which no waiting mends.
     unreadable = not held.began and not isinstance(error, UnknownKind)
     if unreadable or isinstance(error, PermanentError):
         return Outcome.PERMANENT
