@@ -8,9 +8,11 @@ from __future__ import annotations
 from hypercube_jobs.__about__ import __version__
 from hypercube_jobs._attempt import Attempt, current_attempt
 from hypercube_jobs._backoff import Backoff, Constant, Exponential
+from hypercube_jobs._clock import Clock
 from hypercube_jobs._dispatcher import DispatchResult
 from hypercube_jobs._errors import (
     DuplicateKind,
+    InlineDelay,
     Interrupted,
     InvalidPayload,
     JobError,
@@ -23,7 +25,9 @@ from hypercube_jobs._errors import (
 )
 from hypercube_jobs._failed_jobs import FailedJob
 from hypercube_jobs._failure import Failure
+from hypercube_jobs._inline import InlineQueue
 from hypercube_jobs._jobs import Jobs
+from hypercube_jobs._middleware import Dispatch, Middleware
 from hypercube_jobs._namespace import Namespace
 from hypercube_jobs._observer import JobEvent, Observer
 from hypercube_jobs._policy import DispatchOptions, KindOptions, Policy
@@ -33,13 +37,17 @@ from hypercube_jobs.worker import Worker
 __all__ = [
     "Attempt",
     "Backoff",
+    "Clock",
     "Constant",
+    "Dispatch",
     "DispatchOptions",
     "DispatchResult",
     "DuplicateKind",
     "Exponential",
     "FailedJob",
     "Failure",
+    "InlineDelay",
+    "InlineQueue",
     "Interrupted",
     "InvalidPayload",
     "JobError",
@@ -47,6 +55,7 @@ __all__ = [
     "Jobs",
     "Kind",
     "KindOptions",
+    "Middleware",
     "Namespace",
     "NotSupported",
     "Observer",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(slots=True, kw_only=True)
@@ -26,6 +27,8 @@ class Attempt:
     #: comes to is dropped. It becomes true while a synchronous handler runs; an asynchronous
     #: one is cancelled.
     lost: bool = False
+    #: What came with the job for whoever traces, such as `traceparent`.
+    trace: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 #: Set in the context of each handler.

@@ -6,6 +6,7 @@ JobError
 ├── UnknownKind             (also a LookupError)
 ├── UnknownNamespace        (also a LookupError)
 ├── InvalidPayload          (also a ValueError)
+├── InlineDelay             a delay, where jobs run at once (also an InvalidArgument)
 ├── NotSupported            the driver cannot do this
 ├── TimeLimitExceeded       (also a TimeoutError)
 ├── Interrupted             a shutdown ended the attempt
@@ -17,6 +18,8 @@ failure record.
 """
 
 from __future__ import annotations
+
+from hypercube_queue import InvalidArgument
 
 
 class JobError(Exception):
@@ -58,6 +61,10 @@ class InvalidPayload(JobError, ValueError):
     At dispatch it is raised before anything is stored; in a worker the job is dead-lettered
     at once. The text says where and what is wrong, and never shows the values.
     """
+
+
+class InlineDelay(JobError, InvalidArgument):
+    """A job with a delay was dispatched to an InlineQueue, which would run it early."""
 
 
 class NotSupported(JobError):

@@ -80,6 +80,18 @@ def forget(queue: Queue, queue_name: str, ids: tuple[str, ...]) -> int:
     return _store(queue).forget(queue_name, *ids)
 
 
+def forget_all(queue: Queue, queue_name: str) -> int:
+    """Remove all that are dead now for good; how many there were."""
+    store = _store(queue)
+    forgotten, before = 0, None
+    # Page by page behind the newest, so that those that die meanwhile stay.
+    while page := store.dead_letters(queue_name, _PAGE, before):
+        before = page[-1].cursor
+        ids = [letter.message.id for letter in page if letter.message is not None]
+        forgotten += store.forget(queue_name, *ids)
+    return forgotten
+
+
 def _store(queue: Queue) -> DeadLetterStore:
     store = capability(queue, DeadLetterStore)
     if store is None:

@@ -6,14 +6,24 @@ import os
 from collections.abc import Iterable
 
 from hypercube_jobs import _failed_jobs
+from hypercube_jobs._attached import AttachedQueue
 from hypercube_jobs._clock import Clock, utc_now
 from hypercube_jobs._dispatcher import Dispatcher
-from hypercube_jobs._errors import UnknownKind, UnknownNamespace
+from hypercube_jobs._errors import NotSupported, UnknownKind, UnknownNamespace
 from hypercube_jobs._failed_jobs import FailedJob
+from hypercube_jobs._inline import InlineQueue
+from hypercube_jobs._middleware import Middleware
 from hypercube_jobs._namespace import Namespace
 from hypercube_jobs._observer import Observer
 from hypercube_jobs._registry import Kind
-from hypercube_queue import InvalidArgument, Message, Queue, capability, open_queue
+from hypercube_queue import (
+    InvalidArgument,
+    Message,
+    Queue,
+    StatsProvider,
+    capability,
+    open_queue,
+)
 from hypercube_queue.driver import checked_name, shown
 
 
@@ -41,8 +51,9 @@ class Jobs(Namespace):
             )
         super().__init__("", Dispatcher(queue, clock))
         self._namespaces: dict[str, Namespace] = {"": self}
-        for observer in observers:
-            self.add_observer(observer)
+        self.set_observers(*observers)
+        if isinstance(queue, AttachedQueue):
+            queue.attach(self)
 
     @classmethod
     def from_env(
@@ -54,7 +65,8 @@ class Jobs(Namespace):
     ) -> Jobs:
         """Jobs on the queue whose URL stands in an environment variable.
 
-        Raises InvalidArgument if the variable is empty or not set, and as `open_queue` does.
+        `inline://` is an InlineQueue, for development. Raises InvalidArgument if the variable
+        is empty or not set, and as `open_queue` does.
         """
         url = os.environ.get(variable)
         if not url:
@@ -62,7 +74,8 @@ class Jobs(Namespace):
                 f"the environment variable {variable} is not set; it takes a queue URL such as "
                 "sqlite:///jobs.db"
             )
-        return cls(open_queue(url), observers=observers, clock=clock)
+        queue = InlineQueue() if url == "inline://" else open_queue(url)
+        return cls(queue, observers=observers, clock=clock)
 
     @property
     def queue(self) -> Queue:
@@ -79,13 +92,21 @@ class Jobs(Namespace):
         """Who is told, in this order."""
         return self._dispatcher.observers
 
+    @property
+    def middleware(self) -> tuple[Middleware, ...]:
+        """Those of the observers that wrap, outermost first."""
+        return self._dispatcher.middleware
+
     def add_observer(self, observer: Observer) -> None:
-        """Tell `observer` too, after the ones before it."""
-        if not isinstance(observer, Observer):
-            raise InvalidArgument(
-                f"an observer is an object of a subclass of Observer, not {type(observer).__name__}"
-            )
-        self._dispatcher.observers = (*self._dispatcher.observers, observer)
+        """Tell `observer` too, after the ones before it; a Middleware also wraps, within them.
+
+        To be called before jobs are dispatched or worked on.
+        """
+        self._dispatcher.observe(*self._dispatcher.observers, observer)
+
+    def set_observers(self, *observers: Observer) -> None:
+        """Tell these and no others from now on."""
+        self._dispatcher.observe(*observers)
 
     # Namespaces
 
@@ -116,6 +137,21 @@ class Jobs(Namespace):
             raise UnknownKind(f"no kind {shown(message.job_name)} is declared here{where}")
         return kind
 
+    # Counts
+
+    def pending(self, queue: str = "default") -> int:
+        """How many jobs of a queue are to be done: ready, delayed or running.
+
+        Raises NotSupported where the driver cannot count.
+        """
+        stats = capability(self.queue, StatsProvider)
+        if stats is None:
+            raise NotSupported(
+                "this queue's driver cannot count its messages; the broker's own tools can"
+            )
+        counts = stats.stats(queue)
+        return counts.ready + counts.delayed + counts.in_flight
+
     # Failed jobs
 
     def failed(
@@ -139,3 +175,7 @@ class Jobs(Namespace):
     def forget(self, *ids: str, queue: str = "default") -> int:
         """Remove failed jobs for good; return how many of the ids there were."""
         return _failed_jobs.forget(self.queue, queue, ids)
+
+    def forget_all(self, queue: str = "default") -> int:
+        """Remove all failed jobs of a queue for good; return how many there were."""
+        return _failed_jobs.forget_all(self.queue, queue)

@@ -130,15 +130,51 @@ class Namespace:
         """
         return await self._dispatcher.push_async(self.message(job, **options))
 
+    async def dispatch_kind_async(
+        self, kind: str, payload: object, **options: Unpack[DispatchOptions]
+    ) -> DispatchResult:
+        """`dispatch_kind` for asyncio, as `dispatch_async` is."""
+        return await self._dispatcher.push_async(self.message(payload, kind=kind, **options))
+
     def dispatch_within(
         self, connection: object, job: object, **options: Unpack[DispatchOptions]
     ) -> DispatchResult:
-        """`dispatch` within the caller's transaction: the job exists if and only if it commits.
+        """`dispatch` within the caller's transaction: the job exists only if it commits.
 
-        `connection` is what the driver takes, such as a SQLAlchemy Connection or Session.
-        Raises NotSupported where the driver shares no transaction with anybody.
+        `connection` is an SQLAlchemy Session or Connection, Django's connection, or what else
+        the driver takes. A driver that can (TransactionalPusher) stores the job in that
+        transaction, so it exists if and only if it commits. With others it is stored right
+        after the commit: `created` is None then, and what goes wrong so late is logged and
+        not raised, as nothing can be undone any more; the process may also end in between.
+        Where no transaction is open it is stored now.
+
+        Raises as `dispatch` does, and NotSupported where the driver cannot and nothing tells
+        when `connection` commits. An AsyncSession needs `dispatch_within_async`.
         """
         return self._dispatcher.push_within(connection, self.message(job, **options))
+
+    def dispatch_kind_within(
+        self, connection: object, kind: str, payload: object, **options: Unpack[DispatchOptions]
+    ) -> DispatchResult:
+        """`dispatch_kind` within the caller's transaction, as `dispatch_within` is."""
+        message = self.message(payload, kind=kind, **options)
+        return self._dispatcher.push_within(connection, message)
+
+    async def dispatch_within_async(
+        self, connection: object, job: object, **options: Unpack[DispatchOptions]
+    ) -> DispatchResult:
+        """`dispatch_within` for asyncio: an AsyncSession, an AsyncConnection, or any of those.
+
+        A synchronous connection blocks the event loop, as its own calls do.
+        """
+        return await self._dispatcher.push_within_async(connection, self.message(job, **options))
+
+    async def dispatch_kind_within_async(
+        self, connection: object, kind: str, payload: object, **options: Unpack[DispatchOptions]
+    ) -> DispatchResult:
+        """`dispatch_kind` within the caller's transaction, as `dispatch_within_async` is."""
+        message = self.message(payload, kind=kind, **options)
+        return await self._dispatcher.push_within_async(connection, message)
 
     def message(
         self, job: object, *, kind: str | None = None, **options: Unpack[DispatchOptions]

@@ -20,7 +20,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 
 from hypercube_jobs import _backoff, _failure
@@ -57,7 +57,13 @@ class Record:
 
     @classmethod
     def new(
-        cls, *, retries: int, timeout: timedelta, backoff: Backoff | None, dispatched_at: datetime
+        cls,
+        *,
+        retries: int,
+        timeout: timedelta,
+        backoff: Backoff | None,
+        dispatched_at: datetime,
+        trace: Mapping[str, str] | None = None,
     ) -> Record:
         """The record of a job that is being dispatched."""
         fields: dict[str, object] = {
@@ -68,6 +74,8 @@ class Record:
         }
         if isinstance(backoff, Constant | Exponential):
             fields["backoff"] = _backoff.to_wire(backoff)
+        if trace:
+            fields["trace"] = dict(trace)
         return cls(fields)
 
     @classmethod
@@ -141,6 +149,20 @@ class Record:
     def dispatched_at(self) -> datetime | None:
         microseconds = _whole(self._fields.get("dispatched_at"), _MANY)
         return None if microseconds is None else from_epoch_microseconds(microseconds)
+
+    @property
+    def trace(self) -> dict[str, str]:
+        """What the dispatch gave along for whoever traces."""
+        value = self._fields.get("trace")
+        if not isinstance(value, dict):
+            return {}
+        return {key: text for key, text in value.items() if isinstance(text, str)}
+
+    # What a middleware notes before a dispatch
+
+    def note_trace(self, trace: Mapping[str, str]) -> None:
+        """Give this along."""
+        self._fields["trace"] = {str(key): str(text) for key, text in trace.items()}
 
     # What happened to it
 

@@ -1,14 +1,12 @@
-"""Calling the handler of a delivery, in the context that is its own."""
+"""Running the attempt of a delivery, in the context that is its own."""
 
 from __future__ import annotations
 
 import asyncio
-import inspect
-from collections.abc import Awaitable
-from typing import cast
 
-from hypercube_jobs import _attempt
+from hypercube_jobs import _attempt, _call
 from hypercube_jobs._errors import UnknownKind
+from hypercube_jobs._middleware import processing
 from hypercube_jobs._registry import Handler
 from hypercube_jobs.worker._held import Held
 from hypercube_queue.driver import shown
@@ -17,16 +15,10 @@ from hypercube_queue.driver import shown
 def call(held: Held) -> None:
     """Run a synchronous handler to its end. Raises what it raises."""
     _attempt.running.set(held.attempt)
-    handler, job = _handler_and_job(held)
-    held.began = True
-    result = handler(job)
-    if result is not None and inspect.isawaitable(result):
-        if inspect.iscoroutine(result):
-            result.close()
-        raise TypeError(
-            "the handler is no async function but returned an awaitable, which nobody awaits; "
-            "declare it with `async def`"
-        )
+    with processing(held.attempt, held.middleware):
+        handler, job = _handler_and_job(held)
+        held.began = True
+        _call.call(handler, job)
 
 
 async def call_async(held: Held) -> None:
@@ -34,15 +26,19 @@ async def call_async(held: Held) -> None:
     _attempt.running.set(held.attempt)
     if held.cause is not None:
         raise asyncio.CancelledError  # a task cannot be cancelled before its first step
-    handler, job = _handler_and_job(held)
-    held.began = True
-    await cast("Awaitable[object]", handler(job))
+    with processing(held.attempt, held.middleware):
+        handler, job = _handler_and_job(held)
+        held.began = True
+        await _call.call_async(handler, job)
 
 
 def _handler_and_job(held: Held) -> tuple[Handler, object]:
     kind = held.kind
     if kind is None:
         raise held.unknown or UnknownKind(f"no kind {shown(held.attempt.kind)} is declared here")
-    if kind.handler is None:
-        raise UnknownKind(f"the kind {shown(kind.name)} has no handler in this worker")
-    return kind.handler, kind.codec.decode(held.message.payload)
+    handler = _call.handler_of(kind)
+    try:
+        return handler, kind.codec.decode(held.message.payload)
+    except BaseException:
+        held.unreadable = True
+        raise

@@ -201,6 +201,7 @@ class Coordinator:
             message,
             kind,
             unknown=unknown,
+            middleware=self._jobs.middleware,
             exact_attempts=self._guarantees.exact_attempts,
             default_lease=self._leases.default,
             now=now,

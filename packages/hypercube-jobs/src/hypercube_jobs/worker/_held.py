@@ -10,6 +10,7 @@ from enum import Enum, auto
 from hypercube_jobs._attempt import Attempt
 from hypercube_jobs._errors import JobError
 from hypercube_jobs._failure import Failure
+from hypercube_jobs._middleware import Middleware
 from hypercube_jobs._policy import Policy
 from hypercube_jobs._record import Record
 from hypercube_jobs._registry import Kind
@@ -53,6 +54,7 @@ class Held:
         "lease",
         "leased_until",
         "message",
+        "middleware",
         "outcome",
         "outcome_unknown",
         "overdue",
@@ -68,6 +70,7 @@ class Held:
         "thread_id",
         "timeout",
         "unknown",
+        "unreadable",
     )
 
     def __init__(
@@ -76,6 +79,7 @@ class Held:
         kind: Kind | None,
         *,
         unknown: JobError | None = None,
+        middleware: tuple[Middleware, ...] = (),
         exact_attempts: bool,
         default_lease: float,
         now: float,
@@ -83,6 +87,7 @@ class Held:
         self.message = message
         self.kind = kind
         self.unknown = unknown
+        self.middleware = middleware
         self.policy = _DEFAULTS if kind is None else kind.policy
         self.is_async = kind is not None and kind.is_async
         self.size = len(message.payload) + len(message.extra)
@@ -96,6 +101,7 @@ class Held:
             queue=message.queue_name,
             number=self.standing.number,
             max_retries=retries,
+            trace=record.trace,
             last=self.standing.used >= retries,
         )
         self.timeout = (record.timeout or self.policy.timeout).total_seconds()
@@ -111,6 +117,8 @@ class Held:
         self.duration = 0.0
         #: The payload was read and the handler called.
         self.began = False
+        #: The payload could not be read.
+        self.unreadable = False
         #: It ran longer than its time-out.
         self.overdue = False
         self.cause: Cause | None = None

@@ -10,7 +10,7 @@ from hypercube_jobs._errors import (
     Interrupted,
     PermanentError,
     TimeLimitExceeded,
-    UnknownKind,
+    UnknownNamespace,
     WorkerLost,
 )
 from hypercube_jobs._failure import failure_of
@@ -120,10 +120,9 @@ def _outcome(held: Held) -> Outcome:
                 "row cost nothing"
             )
         return Outcome.INTERRUPTED
-    # Before the handler was called the kind may be unknown here, which the next deploy may mend;
-    # or its whole namespace is, or the payload cannot be read, which no waiting mends.
-    unreadable = not held.began and not isinstance(error, UnknownKind)
-    if unreadable or isinstance(error, PermanentError):
+    # An unknown kind may come with the next deploy; an unknown namespace is a missing plugin.
+    unknown = not held.began and isinstance(error, UnknownNamespace)
+    if held.unreadable or unknown or isinstance(error, PermanentError):
         return Outcome.PERMANENT
     return Outcome.FAILED
 
