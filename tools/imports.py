@@ -49,11 +49,15 @@ def undeclared_imports(
 def imported_drivers(
     package: Package, packages: Mapping[str, Package], root: Path = ROOT
 ) -> list[str]:
-    """One line for each import of a driver other than the package itself."""
+    """One line for each import of a driver other than the package itself.
+
+    A driver that an extra of the package brings is none of these: tools for tests are built on it.
+    """
+    optional = {requirement_name(item) for items in package.extras.values() for item in items}
     drivers = {
         other.import_name
         for other in packages.values()
-        if other.is_driver and other.name != package.name
+        if other.is_driver and other.name not in {package.name, *optional}
     }
     return [
         f"{file.relative_to(root)}:{line} imports the driver {name}"
