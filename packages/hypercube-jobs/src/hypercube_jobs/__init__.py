@@ -32,9 +32,10 @@ from hypercube_jobs._namespace import Namespace
 from hypercube_jobs._observer import JobEvent, Observer
 from hypercube_jobs._policy import DispatchOptions, KindOptions, Policy
 from hypercube_jobs._registry import Kind
-from hypercube_jobs.worker import Worker
+from hypercube_jobs.worker import MAX_FREE_INTERRUPTIONS, Worker, process
 
 __all__ = [
+    "MAX_FREE_INTERRUPTIONS",
     "Attempt",
     "Backoff",
     "Clock",
@@ -68,4 +69,5 @@ __all__ = [
     "WorkerLost",
     "__version__",
     "current_attempt",
+    "process",
 ]

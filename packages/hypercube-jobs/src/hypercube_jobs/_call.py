@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
-from collections.abc import Awaitable
-from typing import cast
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
+from contextvars import Context
+from typing import Any, cast
 
 from hypercube_jobs._errors import UnknownKind
 from hypercube_jobs._registry import Handler, Kind
@@ -33,3 +36,30 @@ def call(handler: Handler, job: object) -> None:
 async def call_async(handler: Handler, job: object) -> None:
     """Run an asynchronous handler to its end. Raises what it raises."""
     await cast("Awaitable[object]", handler(job))
+
+
+def run_to_end(make: Callable[[], Coroutine[Any, Any, None]], context: Context) -> None:
+    """Run a coroutine on a loop of its own, and wait. Raises what it raises.
+
+    It runs in this thread, or in another if an event loop runs here, which then waits.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        with asyncio.Runner() as runner:
+            runner.run(make(), context=context)
+        return
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            with asyncio.Runner() as runner:
+                runner.run(make(), context=context)
+        except BaseException as error:  # noqa: BLE001  # raised below
+            errors.append(error)
+
+    thread = threading.Thread(target=run, name="hypercube-loop")
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors[0]

@@ -6,10 +6,8 @@ import asyncio
 import contextvars
 import threading
 import time
-from asyncio import AbstractEventLoop
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
 
 from hypercube_jobs import _attempt, _call
 from hypercube_jobs._attached import AttachedQueue
@@ -114,13 +112,10 @@ class InlineQueue(AttachedQueue):
         run = self._run_of(message)
         context = contextvars.copy_context()
         with self._gate, run:
-            if not run.kind.is_async:
-                context.run(run.call)
-            elif _loop_here() is None:
-                with asyncio.Runner() as runner:
-                    runner.run(run.call_async(), context=context)
+            if run.kind.is_async:
+                _call.run_to_end(run.call_async, context)
             else:
-                _in_a_thread(run.call_async, context)
+                context.run(run.call)
 
     async def run_async(self, message: Message) -> None:
         """Run the job to its end: on this event loop, or in a thread if it is synchronous."""
@@ -205,30 +200,3 @@ class _Run:
             error=error,
         )
         notify(self._jobs.observers, "processed" if error is None else "failed", event)
-
-
-def _loop_here() -> AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
-
-
-def _in_a_thread(
-    make: Callable[[], Coroutine[Any, Any, None]], context: contextvars.Context
-) -> None:
-    """Run a coroutine on a loop of its own while this thread's waits."""
-    errors: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            with asyncio.Runner() as runner:
-                runner.run(make(), context=context)
-        except BaseException as error:  # noqa: BLE001  # raised below
-            errors.append(error)
-
-    thread = threading.Thread(target=run, name="hypercube-inline")
-    thread.start()
-    thread.join()
-    if errors:
-        raise errors[0]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from hypercube_jobs.worker._decision import MAX_FREE_INTERRUPTIONS
+from hypercube_jobs.worker._process import process
 from hypercube_jobs.worker._worker import Worker
 
-__all__ = ["Worker"]
+__all__ = ["MAX_FREE_INTERRUPTIONS", "Worker", "process"]

@@ -16,14 +16,12 @@ import time
 from contextvars import Context
 from datetime import timedelta
 
-from hypercube_jobs._errors import JobError, UnknownKind, UnknownNamespace
 from hypercube_jobs._failure import failure_of
 from hypercube_jobs._jobs import Jobs
-from hypercube_jobs._registry import Kind
 from hypercube_jobs.worker._bell import Bell
 from hypercube_jobs.worker._decision import is_exhausted
 from hypercube_jobs.worker._execution import Execution, Load
-from hypercube_jobs.worker._held import NEVER, Cause, Held, Holding
+from hypercube_jobs.worker._held import NEVER, Cause, Held, Holding, held_for
 from hypercube_jobs.worker._intake import Intake
 from hypercube_jobs.worker._leases import Leases
 from hypercube_jobs.worker._options import WorkerOptions
@@ -191,21 +189,7 @@ class Coordinator:
             self._execution.submit([kept])
 
     def _held(self, message: Message, now: float) -> Held:
-        kind: Kind | None = None
-        unknown: JobError | None = None
-        try:
-            kind = self._jobs.kind_of(message)
-        except (UnknownKind, UnknownNamespace) as error:
-            unknown = error
-        return Held(
-            message,
-            kind,
-            unknown=unknown,
-            middleware=self._jobs.middleware,
-            exact_attempts=self._guarantees.exact_attempts,
-            default_lease=self._leases.default,
-            now=now,
-        )
+        return held_for(self._jobs, message, default_lease=self._leases.default, now=now)
 
     def _return(self, messages: list[Message]) -> None:
         """Give back what came when it was no longer wanted."""

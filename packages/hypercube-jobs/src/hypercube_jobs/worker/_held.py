@@ -8,8 +8,9 @@ from collections.abc import Iterable
 from enum import Enum, auto
 
 from hypercube_jobs._attempt import Attempt
-from hypercube_jobs._errors import JobError
+from hypercube_jobs._errors import JobError, UnknownKind, UnknownNamespace
 from hypercube_jobs._failure import Failure
+from hypercube_jobs._jobs import Jobs
 from hypercube_jobs._middleware import Middleware
 from hypercube_jobs._policy import Policy
 from hypercube_jobs._record import Record
@@ -146,6 +147,25 @@ class Held:
     @property
     def lost(self) -> bool:
         return self.cause is Cause.LOST
+
+
+def held_for(jobs: Jobs, message: Message, *, default_lease: float, now: float) -> Held:
+    """What a worker of `jobs` holds when it has popped `message`."""
+    kind: Kind | None = None
+    unknown: JobError | None = None
+    try:
+        kind = jobs.kind_of(message)
+    except (UnknownKind, UnknownNamespace) as error:
+        unknown = error
+    return Held(
+        message,
+        kind,
+        unknown=unknown,
+        middleware=jobs.middleware,
+        exact_attempts=jobs.queue.guarantees.exact_attempts,
+        default_lease=default_lease,
+        now=now,
+    )
 
 
 class Holding:
