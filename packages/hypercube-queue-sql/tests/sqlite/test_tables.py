@@ -247,3 +247,44 @@ def test_alembic_makes_the_tables(alembic: Config, file: Path, url: str) -> None
     command.check(alembic)
     command.downgrade(alembic, "base")
     assert [name for name, _ in _schema(file)] == []
+
+
+_OWN = """
+revision = "own"
+down_revision = None
+
+from alembic import op
+
+import hypercube_queue_sql
+
+def upgrade():
+    hypercube_queue_sql.metadata().create_all(op.get_bind())
+
+def downgrade():
+    hypercube_queue_sql.metadata().drop_all(op.get_bind())
+"""
+
+
+@pytest.mark.parametrize("exist", [False, True])
+def test_a_migration_of_ones_own_adopts_tables_that_exist(
+    alembic: Config, tmp_path: Path, file: Path, url: str, exist: bool
+) -> None:
+    """As the README has it: it makes what is missing, keeps what is there, and can drop both."""
+    (tmp_path / "migrations" / "versions" / "own.py").write_text(_OWN)
+    if exist:
+        with open_queue(url) as queue:
+            queue.push(Message("work", b"0", id="kept"))
+    before = _schema(file) if exist else None
+    command.upgrade(alembic, "head")
+    with open_queue(f"{url}?create_tables=false") as queue:
+        assert [each.id for each in queue.pop("work", wait=NOTHING)] == ["kept"] * exist
+        queue.push(Message("work", b"1"))
+    command.check(alembic)
+
+    with closing(sqlite3.connect(file)) as connection:
+        recorded = connection.execute("SELECT version_num FROM alembic_version").fetchall()
+    assert recorded == [("own",)]
+    if exist:
+        assert _schema(file) == before
+    command.downgrade(alembic, "base")
+    assert _schema(file) == []
