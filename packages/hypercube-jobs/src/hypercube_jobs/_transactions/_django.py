@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.db import connections, transaction  # type: ignore[import-untyped]  # it ships no types
-from django.db.backends.base.base import (  # type: ignore[import-untyped]
-    BaseDatabaseWrapper,
-)
-from django.utils.connection import ConnectionProxy  # type: ignore[import-untyped]
+from django.db import connections, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.utils.connection import ConnectionProxy
 
 from hypercube_jobs._transactions._late import Late
 
