@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -276,6 +277,21 @@ def test_a_closed_one_runs_nothing(jobs: Jobs) -> None:
     assert len(errors) == 1
     with pytest.raises(QueueClosed):
         jobs.dispatch(Note("a"))
+
+
+def test_a_forked_child_runs_its_jobs(jobs: Jobs) -> None:
+    """A web server that forks after the import is the usual case."""
+    jobs.declare("note", Note)
+    jobs.handler("note")(lambda job: os._exit(7))
+    child = os.fork()
+    if not child:
+        try:
+            jobs.dispatch(Note("a"))
+        finally:
+            os._exit(1)
+    _, status = os.waitpid(child, 0)
+
+    assert os.waitstatus_to_exitcode(status) == 7
 
 
 def test_an_inline_queue_is_for_one_jobs_object(jobs: Jobs) -> None:

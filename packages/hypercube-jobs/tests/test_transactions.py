@@ -107,6 +107,23 @@ def test_a_rollback_takes_the_job_along(jobs: Jobs, engine: Engine, opened: Open
     assert jobs.pending() == 0
 
 
+def test_a_session_that_is_closed_and_used_again_has_no_jobs_left(
+    jobs: Jobs, engine: Engine
+) -> None:
+    """Closing it rolls back, savepoints too."""
+    with Session(engine) as session:
+        insert(session)
+        jobs.dispatch_within(session, Invoice(1))
+        session.begin_nested()
+        jobs.dispatch_within(session, Invoice(2))
+        session.close()
+        insert(session)
+        jobs.dispatch_within(session, Invoice(3), id="three")
+        session.commit()
+
+    assert [message.id for message in jobs.queue.pop("default", 9)] == ["three"]
+
+
 @EACH
 def test_without_an_open_transaction_the_job_is_stored_now(
     jobs: Jobs, engine: Engine, opened: Opened

@@ -121,7 +121,7 @@ class Dispatcher:
             kind.codec.encode(job),
             kind.name,
             kind.namespace,
-            id=checked_name("id", id, may_be_empty=True) or new_id(),
+            id=checked_name("id", id, may_be_empty=True),
             extra=record.to_bytes() or b"",
             delay=checked_delay(delay, guarantees.max_delay),
         )
@@ -136,6 +136,7 @@ class Dispatcher:
         if self._inline is None:
             return self._push(message, self.queue.push)
         self._inline.check(message)
+        _identify(message)
         result = self._push(message, _store_nothing)
         self._inline.run(message)
         return result
@@ -145,6 +146,7 @@ class Dispatcher:
         if self._inline is None:
             return await asyncio.to_thread(self.push, message)
         self._inline.check(message)
+        _identify(message)
         result = self._push(message, _store_nothing)
         await self._inline.run_async(message)
         return result
@@ -180,6 +182,7 @@ class Dispatcher:
         """Store it after the commit; None if there is nothing to commit."""
         if self._inline is not None:
             self._inline.check(message)
+        _identify(message)
         # The trace of this dispatch, not of whoever commits.
         context = contextvars.copy_context()
 
@@ -216,6 +219,7 @@ class Dispatcher:
     def _push(self, message: Message, push: Callable[[Message], None]) -> DispatchResult:
         if not self.middleware:
             return self._store(message, push)
+        _identify(message)
         record = Record.read(message.extra)
         dispatch = Dispatch(
             id=message.id,
@@ -227,8 +231,9 @@ class Dispatcher:
             trace=record.trace,
         )
         with dispatching(dispatch, self.middleware):
-            record.note_trace(dispatch.trace)
-            message.extra = record.to_bytes() or message.extra
+            if dispatch.trace:
+                record.note_trace(dispatch.trace)
+                message.extra = record.to_bytes() or message.extra
             return self._store(message, push)
 
     def _store(self, message: Message, push: Callable[[Message], None]) -> DispatchResult:
@@ -255,6 +260,11 @@ class Dispatcher:
             max_retries=0 if self._inline else Record.read(message.extra).retries or 0,
         )
         notify(self.observers, "dispatched", event)
+
+
+def _identify(message: Message) -> None:
+    """Give it an id where somebody wants to know it before the push, which would else do it."""
+    message.id = message.id or new_id()
 
 
 def _store_nothing(_message: Message) -> None:

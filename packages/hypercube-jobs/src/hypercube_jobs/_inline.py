@@ -51,7 +51,8 @@ class InlineQueue(AttachedQueue):
 
     def __init__(self) -> None:
         super().__init__()
-        self._gate = Gate("inline queue")
+        # A forked child runs its jobs as its parent does.
+        self._gate = Gate("inline queue", in_child=lambda: None)
         self._closed = threading.Event()
 
     @property

@@ -131,7 +131,7 @@ class Jobs(Namespace):
                 f"no namespace {shown(message.namespace)} is declared here, so nothing can run "
                 f"its job {shown(message.job_name)}; start the worker with what declares it"
             )
-        kind = space.kind(message.job_name)
+        kind = space._registry.get(message.job_name)
         if kind is None:
             where = f" under {shown(message.namespace)}" if message.namespace else ""
             raise UnknownKind(f"no kind {shown(message.job_name)} is declared here{where}")

@@ -154,7 +154,7 @@ class Record:
     def trace(self) -> dict[str, str]:
         """What the dispatch gave along for whoever traces."""
         value = self._fields.get("trace")
-        if not isinstance(value, dict):
+        if value is None or not isinstance(value, dict):
             return {}
         return {key: text for key, text in value.items() if isinstance(text, str)}
 

@@ -187,6 +187,8 @@ class _SessionWatch:
 
     def take_committed(self) -> list[Late]:
         taken, self._committed = self._committed, []
+        # A session that is closed rolls back, and tells nobody but by its end.
+        self._waiting.clear()
         return taken
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
+from typing import cast
 
 from hypercube_jobs import _attempt, _call
 from hypercube_jobs._errors import UnknownKind
@@ -15,10 +17,11 @@ from hypercube_queue.driver import shown
 def call(held: Held) -> None:
     """Run a synchronous handler to its end. Raises what it raises."""
     _attempt.running.set(held.attempt)
-    with processing(held.attempt, held.middleware):
-        handler, job = _handler_and_job(held)
-        held.began = True
-        _call.call(handler, job)
+    if held.middleware:
+        with processing(held.attempt, held.middleware):
+            _call.call(*_handler_and_job(held))
+    else:
+        _call.call(*_handler_and_job(held))
 
 
 async def call_async(held: Held) -> None:
@@ -26,10 +29,13 @@ async def call_async(held: Held) -> None:
     _attempt.running.set(held.attempt)
     if held.cause is not None:
         raise asyncio.CancelledError  # a task cannot be cancelled before its first step
-    with processing(held.attempt, held.middleware):
+    if held.middleware:
+        with processing(held.attempt, held.middleware):
+            handler, job = _handler_and_job(held)
+            await cast("Awaitable[object]", handler(job))
+    else:
         handler, job = _handler_and_job(held)
-        held.began = True
-        await _call.call_async(handler, job)
+        await cast("Awaitable[object]", handler(job))
 
 
 def _handler_and_job(held: Held) -> tuple[Handler, object]:
@@ -38,7 +44,9 @@ def _handler_and_job(held: Held) -> tuple[Handler, object]:
         raise held.unknown or UnknownKind(f"no kind {shown(held.attempt.kind)} is declared here")
     handler = _call.handler_of(kind)
     try:
-        return handler, kind.codec.decode(held.message.payload)
+        job = kind.codec.decode(held.message.payload)
     except BaseException:
         held.unreadable = True
         raise
+    held.began = True
+    return handler, job
