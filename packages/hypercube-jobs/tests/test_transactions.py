@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -392,6 +394,42 @@ def test_an_asynchronous_inline_job_runs_on_the_callers_loop(async_engine: Async
 
     asyncio.run(main())
     assert len(seen) == 2
+
+
+_WITHOUT_GREENLET = """
+import sys
+from dataclasses import dataclass
+
+class Refusing:
+    def find_spec(self, name, path=None, target=None):
+        if name == "greenlet":
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, Refusing())
+
+from sqlalchemy import create_engine
+from hypercube_jobs import Jobs
+from hypercube_queue_memory import MemoryQueue
+
+@dataclass
+class Note:
+    text: str
+
+jobs = Jobs(MemoryQueue())
+jobs.declare("note", Note)
+with create_engine("sqlite://").begin() as connection:
+    jobs.dispatch_within(connection, Note("x"))
+assert jobs.pending() == 1
+"""
+
+
+def test_synchronous_connections_need_no_greenlet() -> None:
+    """SQLAlchemy installs that library only for asynchronous ones."""
+    done = subprocess.run(
+        [sys.executable, "-c", _WITHOUT_GREENLET], check=False, capture_output=True, text=True
+    )
+
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_synchronous_connection_may_be_used_by_a_coroutine(jobs: Jobs, engine: Engine) -> None:

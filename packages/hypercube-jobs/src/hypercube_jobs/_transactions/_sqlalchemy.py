@@ -79,8 +79,9 @@ def _synchronous(connection: Any) -> Connection | Session:
 
 def _do(some: list[Late]) -> None:
     for late in some:
-        # Asynchronous connections commit on the thread of the event loop.
-        if in_greenlet():
+        # Asynchronous connections commit on the thread of the event loop, in a greenlet. Without
+        # that library, which only they need, asking would raise.
+        if "greenlet" in sys.modules and in_greenlet():
             await_only(late.call_async())
         else:
             late.call()
