@@ -85,10 +85,12 @@ def test_types_of_several_kinds_and_namespaces_are_told_apart(jobs: Jobs) -> Non
     """By kind, if one asks for it; a former name is the kind's as well."""
     jobs.declare("refund", Invoice)
     jobs.under("plugin").declare("invoice", Invoice)
+    jobs.under("network").declare("invoice", Ping)
     with fake(jobs) as queue:
         jobs.dispatch_kind("invoice", Invoice(1))
         jobs.dispatch_kind("refund", Invoice(2))
         jobs.under("plugin").dispatch(Invoice(3))
+        jobs.under("network").dispatch_kind("invoice", {"host": "a"})
         queue.push(Message("default", b'{"order_id": 4}', "bill"))
 
         assert queue.dispatched(Invoice) == [Invoice(1), Invoice(2), Invoice(3), Invoice(4)]
