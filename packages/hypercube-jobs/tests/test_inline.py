@@ -22,7 +22,15 @@ from hypercube_jobs import (
     Worker,
     current_attempt,
 )
-from hypercube_queue import InvalidArgument, Message, NotFound, Queue, QueueClosed, capability
+from hypercube_queue import (
+    BatchError,
+    InvalidArgument,
+    Message,
+    NotFound,
+    Queue,
+    QueueClosed,
+    capability,
+)
 
 VARIABLE: ContextVar[str] = ContextVar("variable", default="")
 
@@ -238,10 +246,15 @@ def test_pushed_messages_run_each_by_itself(jobs: Jobs) -> None:
     jobs.queue.push(jobs.message(Note("a")), jobs.message(Note("b")))
     with pytest.raises(ValueError, match="bad 1"):
         jobs.queue.push(jobs.message(Note("bad 1")), jobs.message(Note("c")))
-    with pytest.raises(ExceptionGroup, match="2 of 2 jobs failed"):
+    with pytest.raises(ExceptionGroup, match="several of 2 jobs failed"):
         jobs.queue.push(jobs.message(Note("bad 2")), jobs.message(Note("bad 3")))
 
-    assert ran == ["a", "b", "bad 1", "c", "bad 2", "bad 3"]
+    with pytest.raises(BatchError, match="push: 1 of 2 failed"):
+        jobs.queue.push(Message(""), jobs.message(Note("d")))
+    with pytest.raises(ExceptionGroup, match="several of 2 jobs failed"):
+        jobs.queue.push(Message(""), jobs.message(Note("bad 4")))
+
+    assert ran == ["a", "b", "bad 1", "c", "bad 2", "bad 3", "d", "bad 4"]
 
 
 def test_for_a_worker_it_is_empty(jobs: Jobs) -> None:
@@ -277,6 +290,8 @@ def test_a_closed_one_runs_nothing(jobs: Jobs) -> None:
     assert len(errors) == 1
     with pytest.raises(QueueClosed):
         jobs.dispatch(Note("a"))
+    with pytest.raises(QueueClosed):
+        jobs.queue.push()
 
 
 def test_a_forked_child_runs_its_jobs(jobs: Jobs) -> None:

@@ -17,7 +17,7 @@ from hypercube_jobs._middleware import processing
 from hypercube_jobs._observer import JobEvent, notify
 from hypercube_jobs._record import Record
 from hypercube_jobs._registry import Handler, Kind
-from hypercube_queue import Guarantees, Message
+from hypercube_queue import BatchError, Guarantees, Message
 from hypercube_queue.driver import (
     MAX_POP,
     Delivery,
@@ -61,18 +61,22 @@ class InlineQueue(AttachedQueue):
 
     def push(self, *messages: Message) -> None:
         """Run the jobs of all messages; raises their error, or an ExceptionGroup of several."""
+        self._gate.check()
         batch = PushBatch(messages, _GUARANTEES)
-        errors = []
+        errors: list[Exception] = []
         for item in batch.items:
             try:
                 self.run(messages[item.index])
             except Exception as error:  # noqa: BLE001  # one failed item stops no other
                 errors.append(error)
+        try:
+            batch.raise_failures()
+        except BatchError as failures:
+            errors.append(failures)
         if len(errors) == 1:
             raise errors[0]
         if errors:
-            raise ExceptionGroup(f"{len(errors)} of {len(messages)} jobs failed", errors)
-        batch.raise_failures()
+            raise ExceptionGroup(f"several of {len(messages)} jobs failed", errors)
 
     def pop(
         self, queue_name: str, max_messages: int = 1, *, wait: timedelta | None = None
