@@ -390,6 +390,15 @@ def hello() -> None:
     typer.echo("hello")
 
 
+#: No command at all.
+number = 7
+
+
+def leave() -> None:
+    """What a module does that calls sys.exit() at import."""
+    raise SystemExit(3)
+
+
 greetings = typer.Typer(help="Greetings.")
 greetings.command("hello")(hello)
 greetings.command("goodbye")(hello)
@@ -399,17 +408,20 @@ class Loadable(EntryPoint):
     """Finds what is in this module, which has no name to be imported by."""
 
     def load(self) -> object:
-        return globals()[self.attr]
+        return leave() if self.attr == "leave" else globals()[self.attr]
 
 
 def test_other_distributions_add_commands(
     restored: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A function is a command, a Typer application a group, and a broken one is passed over."""
+    """A function is a command, a Typer application a group, and one line says what is neither."""
     points = [
         Loadable("greet", "tests:hello", _app.ENTRY_POINT_GROUP),
         Loadable("greetings", "tests:greetings", _app.ENTRY_POINT_GROUP),
         Loadable("broken", "tests:missing", _app.ENTRY_POINT_GROUP),
+        Loadable("leaving", "tests:leave", _app.ENTRY_POINT_GROUP),
+        Loadable("number", "tests:number", _app.ENTRY_POINT_GROUP),
+        Loadable("stats", "tests:hello", _app.ENTRY_POINT_GROUP),
     ]
     monkeypatch.setattr(_app, "entry_points", lambda group: points)
     monkeypatch.setattr("sys.argv", ["hypercube", "greet"])
@@ -418,5 +430,10 @@ def test_other_distributions_add_commands(
     assert ended.value.code == 0
     captured = capsys.readouterr()
     assert captured.out == "hello\n"
-    assert "the command broken (tests:missing) cannot be loaded: KeyError" in captured.err
+    assert captured.err.splitlines() == [
+        "hypercube: the command broken (tests:missing) cannot be loaded: KeyError('missing')",
+        "hypercube: the command leaving (tests:leave) cannot be loaded: SystemExit(3)",
+        "hypercube: the command number (tests:number) is no function and no typer.Typer, but int",
+        "hypercube: the command stats (tests:hello) has a name that is taken",
+    ]
     assert output_of("greetings", "goodbye") == "hello\n"
