@@ -2,6 +2,7 @@
 
 JobError
 ├── PermanentError          raised by handlers: do not retry
+├── Retry                   raised by handlers: retry after this delay
 ├── DuplicateKind           (also a ValueError)
 ├── UnknownKind             (also a LookupError)
 ├── InvalidPayload          (also a ValueError)
@@ -17,6 +18,10 @@ failure record.
 
 from __future__ import annotations
 
+from datetime import timedelta
+
+from hypercube_queue.driver import checked_delay
+
 
 class JobError(Exception):
     """The root of all errors that this package defines."""
@@ -29,6 +34,21 @@ class PermanentError(JobError):
 
     A subclass of your own that also derives from another error works as well.
     """
+
+
+class Retry(JobError):
+    """Raise it in a handler to say when the job is to be tried again.
+
+        raise Retry("the bank is closed", delay=timedelta(hours=1)) from error
+
+    The attempt has failed like any other and uses up a retry; only the delay is not that of
+    the backoff. A delay over the backend's limit is cut to it. Raises InvalidArgument for one
+    that is negative or over ten years.
+    """
+
+    def __init__(self, text: str = "", *, delay: timedelta) -> None:
+        super().__init__(text or f"to be tried again in {delay}")
+        self.delay = checked_delay(delay)
 
 
 class DuplicateKind(JobError, ValueError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from asyncio import CancelledError
 from datetime import timedelta
 
+from hypercube_jobs import _errors
 from hypercube_jobs._clock import Clock
 from hypercube_jobs._errors import (
     Interrupted,
@@ -49,16 +50,22 @@ class Judge:
             held.decision = _ACK
             return
         held.outcome = _outcome(held)
+        error = held.error
         decision = held.decision = decide(
-            held.outcome, held.standing, held.record, held.policy, self._max_delay
+            held.outcome,
+            held.standing,
+            held.record,
+            held.policy,
+            self._max_delay,
+            wanted=error.delay if isinstance(error, _errors.Retry) else None,
         )
         if isinstance(decision, Ack):
             return
         record = held.record
         if isinstance(decision, Retry) and decision.free:
             record.note_interruption()
-        elif held.error is not None:
-            self._note_failure(held, held.error, held.standing.number)
+        elif error is not None:
+            self._note_failure(held, error, held.standing.number)
             if held.outcome is not Outcome.INTERRUPTED:
                 record.end_interruptions()
         if isinstance(decision, DeadLetter):
