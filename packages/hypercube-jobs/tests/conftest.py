@@ -10,7 +10,7 @@ from datetime import timedelta
 
 import pytest
 
-from hypercube_jobs import JobEvent, Jobs, Observer, Worker
+from hypercube_jobs import Ending, JobEvent, Jobs, Observer, Worker
 from hypercube_queue import Queue
 from hypercube_queue_memory import MemoryQueue
 
@@ -58,13 +58,14 @@ class Running:
 
     def __init__(self, worker: Worker) -> None:
         self.worker = worker
+        self.returned: Ending | None = None
         self.error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
         try:
-            self.worker.run()
+            self.returned = self.worker.run()
         except BaseException as error:  # noqa: BLE001  # end() raises it
             self.error = error
 

@@ -16,6 +16,7 @@ from hypercube_jobs._errors import (
     NotSupported,
     PermanentError,
     Retry,
+    ThreadInterrupt,
     TimeLimitExceeded,
     UnknownKind,
     WorkerLost,
@@ -26,7 +27,7 @@ from hypercube_jobs._jobs import DispatchResult, Jobs
 from hypercube_jobs._observer import JobEvent, Observer
 from hypercube_jobs._policy import DispatchOptions, KindOptions, Policy
 from hypercube_jobs._registry import Kind
-from hypercube_jobs.worker import Worker
+from hypercube_jobs.worker import Ending, Worker
 
 __all__ = [
     "Attempt",
@@ -35,6 +36,7 @@ __all__ = [
     "DispatchOptions",
     "DispatchResult",
     "DuplicateKind",
+    "Ending",
     "Exponential",
     "FailedJob",
     "Failure",
@@ -50,6 +52,7 @@ __all__ = [
     "PermanentError",
     "Policy",
     "Retry",
+    "ThreadInterrupt",
     "TimeLimitExceeded",
     "UnknownKind",
     "Worker",

@@ -11,6 +11,8 @@ JobError
 ├── Interrupted             a shutdown ended the attempt
 └── WorkerLost              the process ended while it ran the job
 
+ThreadInterrupt (a BaseException)  raised in handlers that are interrupted
+
 A bad option or argument is `hypercube_queue.InvalidArgument`, as everywhere in Hypercube.
 The last three are never raised at anybody: they name what the worker writes into a job's
 failure record.
@@ -21,6 +23,15 @@ from __future__ import annotations
 from datetime import timedelta
 
 from hypercube_queue.driver import checked_delay
+
+
+class ThreadInterrupt(BaseException):
+    """Raised in the thread of a synchronous handler that the worker interrupts.
+
+    Only by a worker with `interrupt_threads=True`. Like `asyncio.CancelledError` it is no
+    Exception, so that `except Exception` does not take it for a failure of its own: clean up in
+    a `finally`, and let it go on.
+    """
 
 
 class JobError(Exception):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hypercube_jobs.worker._ending import Ending
 from hypercube_jobs.worker._worker import Worker
 
-__all__ = ["Worker"]
+__all__ = ["Ending", "Worker"]

@@ -13,6 +13,7 @@ from hypercube_jobs.worker._bell import Bell
 from hypercube_jobs.worker._call import call
 from hypercube_jobs.worker._event_loop import EventLoop
 from hypercube_jobs.worker._held import NEVER, Cause, Held
+from hypercube_jobs.worker._interruption import Interruption
 
 #: A slot whose job has run for longer than this takes no part in what is popped ahead, and a
 #: delivery that has waited for longer is given back. In seconds.
@@ -60,12 +61,15 @@ class Execution:
         completed: Callable[[Held], None],
         idle: Callable[[], None],
         bell: Bell,
+        *,
+        interruption: Interruption | None,
     ) -> None:
         self._concurrency = concurrency
         self._context = context
         self._completed = completed
         self._idle = idle
         self._bell = bell
+        self._interruption = interruption
         self._lock = threading.Lock()
         #: Wakes threads that have no slot.
         self._work = threading.Condition(self._lock)
@@ -139,9 +143,22 @@ class Execution:
             return list(self._running)
 
     def cancel(self, held: Held) -> None:
-        """End an asynchronous attempt; a thread cannot be ended."""
+        """Let an attempt end soon, whose `cause` has been set; threads go on by default."""
         if held.is_async:
             self._loop.cancel(held)
+        elif self._interruption is not None:
+            self._interruption.interrupt(held)
+
+    def abandon(self, held: Held) -> bool:
+        """Take the attempt for ended although it runs; False if it has ended by itself."""
+        with self._lock:
+            if held not in self._running:
+                return False
+            held.abandoned = True
+            held.duration = time.monotonic() - held.started_at
+            self._running.discard(held)
+            self._ended += 1
+            return True
 
     def close(self) -> None:
         """Let idle threads and the loop end. Abandoned ones end with the process."""
@@ -152,6 +169,11 @@ class Execution:
         self._loop.close()
 
     # What the watch does
+
+    def look_again(self, held: Held, seconds: float) -> None:
+        """Let an attempt that was due be due once more, in so many seconds."""
+        with self._lock:
+            held.deadline = time.monotonic() + seconds
 
     def next_due(self) -> tuple[list[Held], list[Held]] | None:
         """Wait for what is due: attempts over their time-outs, and deliveries to give back.
@@ -164,7 +186,6 @@ class Execution:
                 overdue = [held for held in self._running if held.deadline <= now]
                 for held in overdue:
                     held.deadline = NEVER
-                    held.overdue = True
                     held.cause = held.cause or Cause.TIME_LIMIT
                 late: list[Held] = []
                 while not self._free and self._waiting and self._start_by() <= now:
@@ -186,8 +207,10 @@ class Execution:
     def turn(self, ended: Held) -> Held | None:
         """End an attempt and begin the next one of its sort; None if the slot became free."""
         now = time.monotonic()
-        ended.duration = now - ended.started_at
         with self._lock:
+            if ended.abandoned:
+                return None  # the worker is gone
+            ended.duration = now - ended.started_at
             self._running.discard(ended)
             self._ended += 1
             if self._run_seconds is None:
@@ -211,6 +234,8 @@ class Execution:
 
     def complete(self, held: Held) -> None:
         """Hand over an attempt that has ended, in the thread it ran in."""
+        if held.abandoned:
+            return
         self._completed(held)
         if not self._running and not self._waiting:
             self._idle()
@@ -270,10 +295,13 @@ class Execution:
         held = self._begin_sync()
         while held is not None:
             held.thread_id = threading.get_ident()
-            try:
-                self.context().run(call, held)
-            except BaseException as error:  # noqa: BLE001  # even sys.exit() is a failed attempt
-                held.error = error
+            if self._interruption is not None:
+                self._interruption.run(held, self.context(), call)
+            else:
+                try:
+                    self.context().run(call, held)
+                except BaseException as error:  # noqa: BLE001  # sys.exit() is a failed attempt too
+                    held.error = error
             following = self.turn(held)
             self.complete(held)
             held = following or self._begin_sync()

@@ -37,6 +37,7 @@ class Held:
     """
 
     __slots__ = (
+        "abandoned",
         "attempt",
         "began",
         "cause",
@@ -46,6 +47,7 @@ class Held:
         "error",
         "extend_at",
         "failure",
+        "hopeless",
         "is_async",
         "kind",
         "lease",
@@ -53,7 +55,6 @@ class Held:
         "message",
         "outcome",
         "outcome_unknown",
-        "overdue",
         "pause",
         "policy",
         "popped_at",
@@ -105,8 +106,10 @@ class Held:
         self.duration = 0.0
         #: The payload was read and the handler called.
         self.began = False
-        #: It ran longer than its time-out.
-        self.overdue = False
+        #: Nobody waits for its end any more.
+        self.hopeless = False
+        #: It is settled without it.
+        self.abandoned = False
         self.cause: Cause | None = None
         self.error: BaseException | None = None
         #: What is recorded of the error.
