@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from hypercube_jobs import Constant, Ending, ThreadInterrupt, TimeLimitExceeded, current_attempt
+from hypercube_jobs.worker import _interruption
 from hypercube_jobs.worker._interruption import Interruption
 from hypercube_queue_memory import MemoryQueue
 
@@ -163,6 +164,30 @@ def test_an_interruption_never_hits_the_job_after_it() -> None:
 
     assert (stray, survived) == ([], attempts)
     assert {type(held.error) for held in attempts} == {type(None), ThreadInterrupt}
+
+
+def test_an_interruption_that_comes_too_late_changes_nothing() -> None:
+    """The handler has returned, so its job is done."""
+    interruption = Interruption()
+    held = Attempt(seconds=0)
+
+    class LateLock:
+        """Lets the interruption come up on the way out of the handler."""
+
+        def __enter__(self) -> None:
+            if returned and held not in interruption._interrupted:
+                interruption._interrupted.add(held)
+                _interruption._raise_in(threading.get_ident(), ThreadInterrupt)
+                spin(1)
+
+        def __exit__(self, *_error: object) -> None: ...
+
+    returned: list[Attempt] = []
+    interruption._lock = LateLock()
+    interruption.run(held, contextvars.copy_context(), returned.append)
+    spin(0.01)
+
+    assert (returned, held.error, interruption._threads) == ([held], None, {})
 
 
 @dataclass(eq=False)
