@@ -110,6 +110,7 @@ class Worker:
         """
         if not self._started.acquire(blocking=False):
             raise InvalidArgument("this worker has run already; make another one")
+        self._warn_of_long_kinds()
         thread = threading.Thread(target=self._work, name="hypercube-worker", daemon=True)
         with self._signals():
             thread.start()
@@ -132,6 +133,19 @@ class Worker:
         five seconds later and at no cost.
         """
         self._coordinator.stop(now=now)
+
+    def _warn_of_long_kinds(self) -> None:
+        guarantees = self._jobs.queue.guarantees
+        longest = guarantees.max_visibility if guarantees.leases else guarantees.max_hold
+        for kind in self._jobs.kinds():
+            if kind.handler and longest is not None and kind.policy.timeout > longest:
+                _log.warning(
+                    "jobs of the kind %s may take %s, but the backend takes back what is held for "
+                    "longer than %s: such a job would run twice at once",
+                    kind.name,
+                    kind.policy.timeout,
+                    longest,
+                )
 
     def _work(self) -> None:
         try:
