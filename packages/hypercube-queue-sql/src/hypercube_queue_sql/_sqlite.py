@@ -128,6 +128,9 @@ class SQLiteDialect:
 
     # Transactions
 
+    def creation_statements(self) -> list[str]:
+        return list(self._tables.creation)
+
     def create_tables(self) -> None:
         self._connections.visit(self._tables.create_missing)
 

@@ -32,7 +32,8 @@ class SQLiteTables:
     ) -> None:
         self._tables = tables
         self._dialect = dialect
-        self._creation = tables.creation(dialect)
+        #: The statements that create all of it.
+        self.creation = tables.creation(dialect)
         self._table = tables.quoted(dialect)["messages"]
         self._sql = sql
         self.create = create
@@ -97,7 +98,7 @@ class SQLiteTables:
         known.tables.add(self._table)
 
     def _create_all(self, cursor: DBAPICursor) -> None:
-        for statement in self._creation:
+        for statement in self.creation:
             cursor.execute(statement)
         version = self._layout(cursor)
         if version is not None and self._tables.is_older(version):

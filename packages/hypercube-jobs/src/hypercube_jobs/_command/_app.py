@@ -11,6 +11,10 @@ from typer.core import TyperGroup
 
 from hypercube_jobs.__about__ import __version__
 from hypercube_jobs._command._dead import failed, forget, retry
+from hypercube_jobs._command._dispatch import dispatch
+from hypercube_jobs._command._guarantees import guarantees
+from hypercube_jobs._command._queues import queues
+from hypercube_jobs._command._schema import schema
 from hypercube_jobs._command._source import AppNotLoaded
 from hypercube_jobs._command._stats import stats
 from hypercube_jobs._command._work import work
@@ -48,11 +52,9 @@ app = typer.Typer(
     # A traceback with the values of variables would show URLs with their passwords.
     pretty_exceptions_enable=False,
 )
-app.command()(work)
-app.command()(stats)
-app.command()(failed)
-app.command()(retry)
-app.command()(forget)
+for _command in (work, dispatch, stats, queues, failed, retry, forget, guarantees):
+    app.command()(_command)
+app.add_typer(schema, name="schema")
 
 
 def _show_version(wanted: bool) -> None:

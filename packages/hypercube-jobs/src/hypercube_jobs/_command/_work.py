@@ -5,13 +5,12 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated, NoReturn
 
 import typer
 
-from hypercube_jobs._command._source import AppNotLoaded, load_jobs
+from hypercube_jobs._command._source import AppNotLoaded, load_jobs, seconds
 from hypercube_jobs._policy import DEFAULT_QUEUE
 from hypercube_jobs.worker import Ending, Worker
 from hypercube_jobs.worker._supervised import Line
@@ -115,10 +114,10 @@ def work(
         jobs,
         queues=queues,
         concurrency=concurrency,
-        sleep=_seconds("--sleep", sleep),
+        sleep=seconds("--sleep", sleep),
         max_jobs=max_jobs,
         stop_when_empty=stop_when_empty,
-        stop_timeout=None if stop_timeout is None else _seconds("--stop-timeout", stop_timeout),
+        stop_timeout=None if stop_timeout is None else seconds("--stop-timeout", stop_timeout),
         interrupt_threads=interrupt_threads,
         process_ends=True,
         end_on_overrun=supervised is not None,
@@ -145,10 +144,3 @@ def _end_process() -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
-
-
-def _seconds(option: str, value: float) -> timedelta:
-    try:
-        return timedelta(seconds=value)
-    except (OverflowError, ValueError):
-        raise InvalidArgument(f"{option} is {value}; it is a number of seconds") from None
