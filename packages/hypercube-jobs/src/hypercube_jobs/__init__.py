@@ -25,18 +25,23 @@ from hypercube_jobs._failed_jobs import FailedJob
 from hypercube_jobs._failure import Failure
 from hypercube_jobs._jobs import DispatchResult, Jobs
 from hypercube_jobs._observer import JobEvent, Observer
+from hypercube_jobs._periodic import PeriodicJob, PeriodicOptions
+from hypercube_jobs._periodic_times import Cron, Every, When
 from hypercube_jobs._policy import DispatchOptions, KindOptions, Policy
 from hypercube_jobs._registry import Kind
+from hypercube_jobs._scheduler import Scheduler
 from hypercube_jobs.worker import Ending, Worker
 
 __all__ = [
     "Attempt",
     "Backoff",
     "Constant",
+    "Cron",
     "DispatchOptions",
     "DispatchResult",
     "DuplicateKind",
     "Ending",
+    "Every",
     "Exponential",
     "FailedJob",
     "Failure",
@@ -49,12 +54,16 @@ __all__ = [
     "KindOptions",
     "NotSupported",
     "Observer",
+    "PeriodicJob",
+    "PeriodicOptions",
     "PermanentError",
     "Policy",
     "Retry",
+    "Scheduler",
     "ThreadInterrupt",
     "TimeLimitExceeded",
     "UnknownKind",
+    "When",
     "Worker",
     "WorkerLost",
     "__version__",

@@ -15,6 +15,8 @@ from hypercube_jobs._clock import Clock, utc_now
 from hypercube_jobs._errors import NotSupported
 from hypercube_jobs._failed_jobs import FailedJob
 from hypercube_jobs._observer import JobEvent, Observer, notify
+from hypercube_jobs._periodic import PeriodicJob, PeriodicOptions, periodic_job
+from hypercube_jobs._periodic_times import When
 from hypercube_jobs._policy import (
     DispatchOptions,
     KindOptions,
@@ -35,7 +37,7 @@ from hypercube_queue import (
     capability,
     open_queue,
 )
-from hypercube_queue.driver import checked_delay, checked_name, checked_queue_name
+from hypercube_queue.driver import checked_delay, checked_name, checked_queue_name, shown
 
 H = TypeVar("H", bound=Callable[[Any], object])
 
@@ -82,6 +84,7 @@ class Jobs:
         for observer in observers:
             self.add_observer(observer)
         self._clock = clock
+        self._periodic: dict[str, PeriodicJob] = {}
         # Asking takes longer than encoding a job.
         self._extends = capability(queue, VisibilityExtender) is not None
 
@@ -258,6 +261,40 @@ class Jobs:
         """
         declared = self._registry.of(job) if kind is None else self._registry.named(kind)
         return self._message(declared, job, **options)
+
+    # Periodic jobs
+
+    def schedule(
+        self,
+        name: str,
+        when: When,
+        job: object,
+        *,
+        kind: str | None = None,
+        **options: Unpack[PeriodicOptions],
+    ) -> None:
+        """Declare that `job` is dispatched whenever it is due, as long as a Scheduler runs.
+
+            jobs.schedule("report", Cron("30 3 * * *", timezone="Europe/Berlin"), Report())
+            jobs.schedule("sweep", Every(timedelta(minutes=5)), lambda due: Sweep(until=due))
+
+        `job` is of a declared kind, or a function that makes it from its due time, an aware
+        datetime in UTC. `name` is part of the ids, so it stays as it is. The options are those
+        of a dispatch.
+
+        Raises InvalidArgument for a bad option or a name that is taken, and as `dispatch` does
+        for a job that cannot be dispatched.
+        """
+        periodic = periodic_job(name, when, job, kind, options)
+        if name in self._periodic:
+            raise InvalidArgument(f"a periodic job is named {shown(name)} already")
+        if not periodic.is_made:
+            self.message(job, kind=kind, **options)
+        self._periodic[name] = periodic
+
+    def periodic(self) -> list[PeriodicJob]:
+        """All that is scheduled, in that order."""
+        return list(self._periodic.values())
 
     def kinds(self) -> list[Kind]:
         """All that is declared, in that order."""

@@ -14,6 +14,7 @@ from hypercube_jobs._command._dead import failed, forget, retry
 from hypercube_jobs._command._dispatch import dispatch
 from hypercube_jobs._command._guarantees import guarantees
 from hypercube_jobs._command._queues import queues
+from hypercube_jobs._command._schedule import schedule
 from hypercube_jobs._command._schema import schema
 from hypercube_jobs._command._source import AppNotLoaded
 from hypercube_jobs._command._stats import stats
@@ -52,7 +53,7 @@ app = typer.Typer(
     # A traceback with the values of variables would show URLs with their passwords.
     pretty_exceptions_enable=False,
 )
-for _command in (work, dispatch, stats, queues, failed, retry, forget, guarantees):
+for _command in (work, schedule, dispatch, stats, queues, failed, retry, forget, guarantees):
     app.command()(_command)
 app.add_typer(schema, name="schema")
 

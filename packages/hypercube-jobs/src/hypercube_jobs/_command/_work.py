@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from enum import StrEnum
 from typing import Annotated, NoReturn
 
 import typer
 
+from hypercube_jobs._command._logging import LogLevel, LogLevelOption, log_to_stderr
+from hypercube_jobs._command._schedule import SingleOption, scheduler_of, scheduling
 from hypercube_jobs._command._source import AppNotLoaded, load_jobs, seconds
 from hypercube_jobs._policy import DEFAULT_QUEUE
 from hypercube_jobs.worker import Ending, Worker
@@ -21,17 +22,6 @@ _log = logging.getLogger("hypercube_jobs.worker")
 
 #: More processes than any machine has use for.
 _MAX_PROCESSES = 1_000
-_LINE = "%(asctime)s %(levelname)s %(message)s"
-_LINE_OF_PROCESS = "%(asctime)s %(levelname)s [%(process)d] %(message)s"
-
-
-class LogLevel(StrEnum):
-    """How much the worker tells."""
-
-    debug = "debug"
-    info = "info"
-    warning = "warning"
-    error = "error"
 
 
 def work(
@@ -85,13 +75,14 @@ def work(
         ),
     ] = False,
     supervised: Annotated[int | None, typer.Option(hidden=True)] = None,
-    log_level: Annotated[LogLevel, typer.Option(help="What to log.")] = LogLevel.info,
+    schedule: Annotated[
+        bool, typer.Option("--schedule", help="Also dispatch the periodic jobs, in one process.")
+    ] = False,
+    single_scheduler: SingleOption = False,
+    log_level: LogLevelOption = LogLevel.info,
 ) -> None:
     """Run jobs until SIGTERM or Ctrl-C, which let running jobs end; a second one does not."""
-    # An application that has set up its logging at import keeps it.
-    logging.basicConfig(
-        level=log_level.upper(), format=_LINE if processes is supervised else _LINE_OF_PROCESS
-    )
+    log_to_stderr(log_level, processes=bool(processes or supervised is not None))
     queues = list(dict.fromkeys(queue or [DEFAULT_QUEUE]))
     if processes is not None:
         if not AVAILABLE:
@@ -108,7 +99,10 @@ def work(
         command += [f"{name}={value}" for name, value in options.items() if value is not None]
         command += ["--stop-when-empty"] * stop_when_empty
         command += ["--interrupt-threads"] * interrupt_threads
-        raise typer.Exit(Supervisor([[*command, "--supervised"]] * processes).run())
+        scheduling_too = [*command, "--schedule", *["--single-scheduler"] * single_scheduler]
+        first = scheduling_too if schedule else command
+        commands = [first, *[command] * (processes - 1)]
+        raise typer.Exit(Supervisor([[*each, "--supervised"] for each in commands]).run())
     jobs = load_jobs(app)
     worker = Worker(
         jobs,
@@ -125,12 +119,15 @@ def work(
     if not any(kind.handler for kind in jobs.kinds()):
         # Every job would fail until its retries are used up.
         raise AppNotLoaded(f"{app} has no handler; let its module import those that do")
+    scheduler = None
+    if schedule:
+        scheduler = scheduler_of(jobs, app, single_scheduler=single_scheduler)
     _log.info("working on %s, %d at a time", ", ".join(queues), concurrency)
     line = None if supervised is None else Line(supervised)
     if line is not None:
         line.on_end(worker.stop)
         line.ready()
-    with jobs.queue:
+    with jobs.queue, scheduling(scheduler):
         ending = worker.run()
     if line is not None and ending in {Ending.MAX_JOBS, Ending.OVERRUN}:
         line.replace_me()
