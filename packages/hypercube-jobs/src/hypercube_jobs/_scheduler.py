@@ -141,17 +141,14 @@ class Scheduler:
         return self._jobs.dispatch_kind(periodic.kind, job, id=id, delay=delay, **periodic.options)
 
     def _note_missed(self, periodic: PeriodicJob, after: datetime, until: datetime) -> None:
-        missed = [
-            due
-            for due in islice(periodic.between(after, until), _COUNTED)
-            if periodic.id(due) not in self._done
-        ]
+        past = list(islice(periodic.between(after, until), _COUNTED))
+        missed = [due for due in past if periodic.id(due) not in self._done]
         if missed:
             _log.warning(
                 "periodic job %s has missed %s%d due times from %s on: there was no way to "
                 "dispatch them half a minute ahead, and they are not made up for",
                 periodic.name,
-                "more than " if len(missed) == _COUNTED else "",
+                "at least " if len(past) == _COUNTED else "",
                 len(missed),
                 missed[0],
             )
