@@ -1,16 +1,19 @@
-"""What tests of workers have in common."""
+"""What tests of workers have in common, and the backends that some of them run on."""
 
 from __future__ import annotations
 
+import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
+from tools.backends import server
 
-from hypercube_jobs import JobEvent, Jobs, Observer, Worker
+from hypercube_jobs import Ending, JobEvent, Jobs, Observer, Worker
 from hypercube_queue import Queue
 from hypercube_queue_memory import MemoryQueue
 
@@ -23,6 +26,52 @@ class Note:
     """The job of most tests."""
 
     text: str
+
+
+#: Every backend by the server that it takes, if any, and its URL. `name` is the test's own.
+BACKENDS: dict[str, tuple[str, Callable[[str, Path], str]]] = {
+    "memory": ("", lambda name, _folder: f"memory://{name}"),
+    "sqlite": ("", lambda name, folder: f"sqlite:///{folder}/{name}.db"),
+    "postgresql": ("postgres", lambda name, _folder: _sql("postgres", "postgresql", name)),
+    "mysql": ("mysql", lambda name, _folder: _sql("mysql", "mysql", name)),
+    "mariadb": ("mariadb", lambda name, _folder: _sql("mariadb", "mariadb", name)),
+    "redis": ("redis", lambda name, _folder: server("redis").url("redis", "0", prefix=name)),
+    "valkey": ("valkey", lambda name, _folder: server("valkey").url("valkey", "0", prefix=name)),
+    "rabbitmq": (
+        "rabbitmq",
+        lambda name, _folder: server("rabbitmq").url("amqp", prefix=f"{name}."),
+    ),
+}
+
+
+def pytest_hypercube_servers() -> list[str]:
+    """The plugin of tools/backends asks."""
+    return [needed for needed, _ in BACKENDS.values() if needed]
+
+
+def _sql(name: str, scheme: str, table: str) -> str:
+    return server(name).url(scheme, table=table, create_tables="true")
+
+
+def _amqp(name: str) -> str:
+    return server("rabbitmq").url("amqp", prefix=f"{name}.")
+
+
+def _params(*names: str) -> list[object]:
+    marks = {name: pytest.mark.server(needed) for name, (needed, _) in BACKENDS.items() if needed}
+    return [pytest.param(name, marks=marks.get(name, ())) for name in names]
+
+
+@pytest.fixture(params=_params(*BACKENDS))
+def url_of_each(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A URL of the test's own, on each backend."""
+    return BACKENDS[request.param][1](f"t{secrets.token_hex(6)}", tmp_path)
+
+
+@pytest.fixture(params=_params("sqlite", "postgresql", "redis"))
+def url_of_some(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The same on three backends that are as different as can be."""
+    return BACKENDS[request.param][1](f"t{secrets.token_hex(6)}", tmp_path)
 
 
 class Recorder(Observer):
@@ -58,13 +107,14 @@ class Running:
 
     def __init__(self, worker: Worker) -> None:
         self.worker = worker
+        self.returned: Ending | None = None
         self.error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
         try:
-            self.worker.run()
+            self.returned = self.worker.run()
         except BaseException as error:  # noqa: BLE001  # end() raises it
             self.error = error
 

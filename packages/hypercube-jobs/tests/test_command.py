@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import sqlite3
+import subprocess
+import sys
 import uuid
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import timedelta
 from importlib.metadata import EntryPoint
@@ -28,7 +33,9 @@ class Pay:
 
 
 def hypercube(*arguments: object) -> Result:
-    """Run the command as a shell would."""
+    """Run the command as a shell would: with modules that nobody has imported."""
+    for name in [name for name in sys.modules if name.startswith("shop_")]:
+        del sys.modules[name]
     return CliRunner().invoke(app, [str(each) for each in arguments])
 
 
@@ -169,6 +176,22 @@ def test_nothing_failed_is_said(queue: Queue) -> None:
     assert json.loads(output_of("failed", "--json")) == []
 
 
+def test_a_payload_is_shown_on_request(jobs: Jobs, queue: Queue) -> None:
+    """As the text that dispatch takes, or in base64 where it is none; never by itself."""
+    fail(jobs, 1)
+    queue.push(Message("default", b"\xff", id="foreign"))
+    queue.dead_letter(*queue.pop("default"))
+    assert 'payload:       {"order":1}\n' in output_of("failed", "o1", "--payload")
+    assert "payload:       (in base64) /w==\n" in output_of("failed", "foreign", "--payload")
+    assert "payload" not in output_of("failed", "o1")
+    every = json.loads(output_of("failed", "--json", "--payload"))
+    assert [(job["payload"], job["payload_base64"]) for job in every] == [
+        (None, "/w=="),
+        ('{"order":1}', None),
+    ]
+    assert error_of(2, "failed", "--payload") == "--payload goes with an ID, or with --json"
+
+
 # retry and forget
 
 
@@ -249,6 +272,206 @@ def test_empty_stats_are_said(queue: Queue) -> None:
     """No queue is an answer too."""
     assert output_of("stats") == "no queue holds a job\n"
     assert json.loads(output_of("stats", "--json")) == []
+
+
+@pytest.fixture
+def two_looks(monkeypatch: pytest.MonkeyPatch, queue: Queue) -> list[float]:
+    """Between the looks of --watch a job is pushed; the second one is followed by Ctrl-C."""
+    pauses: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 2:
+            raise KeyboardInterrupt
+        queue.push(Message("a"))
+
+    monkeypatch.setattr("hypercube_jobs._command._stats.time.sleep", sleep)
+    return pauses
+
+
+def test_stats_can_be_watched(two_looks: list[float]) -> None:
+    """In a pipe each look adds lines, and Ctrl-C is no failure."""
+    lines = output_of("stats", "--watch", "--interval", "0.5").splitlines()
+    assert (
+        lines[0].split()
+        == lines[1].split()
+        == ["queue", "ready", "delayed", "in", "flight", "dead"]
+    )
+    assert lines[2].split() == ["a", "1", "0", "0", "0"]
+    assert two_looks == [0.5, 0.5]
+
+
+def test_watched_stats_as_json_are_a_line_for_each_look(two_looks: list[float]) -> None:
+    """With the moment, for whoever draws it."""
+    looks = [json.loads(line) for line in output_of("stats", "-w", "--json").splitlines()]
+    assert [each["queues"] for each in looks] == [
+        [],
+        [{"name": "a", "ready": 1, "delayed": 0, "in_flight": 0, "dead": 0}],
+    ]
+    assert all(each["at"].endswith("+00:00") for each in looks)
+
+
+def test_a_terminal_shows_watched_stats_in_place(
+    two_looks: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table is drawn over the one before."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    output = output_of("stats", "--watch")
+    assert "no queue holds a job" in output
+    assert "Ctrl-C ends" in output
+    assert "\x1b[1A" in output
+
+
+def test_an_interval_is_above_zero(queue: Queue) -> None:
+    """Nobody wants to ask a server as often as can be."""
+    assert "--interval is 0.0; it is a number" in error_of(2, "stats", "--watch", "--interval", 0)
+
+
+# queues and guarantees
+
+
+def test_queues_are_listed(queue: Queue) -> None:
+    """One name on a line, for scripts."""
+    queue.push(Message("b"), Message("a\u202e"))
+    assert output_of("queues") == "a\u202e\nb\n"
+    assert json.loads(output_of("queues", "--json")) == ["a\u202e", "b"]
+
+
+def test_guarantees_are_shown_without_a_backend() -> None:
+    """What the driver promises is known before there is a server."""
+    url = "sqlite:////nowhere/at/all.db"
+    lines = dict(
+        line.split(maxsplit=1) for line in output_of("guarantees", "--url", url).splitlines()
+    )
+    assert (lines["durable"], lines["ordering"], lines["max_delay"]) == (
+        "yes",
+        "fifo",
+        "3650 days, 0:00:00",
+    )
+    assert (lines["retention"], lines["TransactionalPusher"]) == ("-", "yes")
+    found = json.loads(output_of("guarantees", "--url", "memory://", "--json"))
+    assert found["guarantees"]["durable"] is False
+    assert found["guarantees"]["delay_lateness"] == 1.0
+    assert found["capabilities"]["TransactionalPusher"] is False
+
+
+# schema
+
+
+def test_tables_are_created_on_demand(tmp_path: Path) -> None:
+    """Once, and again without harm."""
+    url = f"sqlite:///{tmp_path}/jobs.db?create_tables=false"
+    assert "does not exist" in error_of(1, "stats", "--url", url)
+    for _ in range(2):
+        assert output_of("schema", "create", "--url", url) == "the tables are there\n"
+    assert output_of("stats", "--url", url) == "no queue holds a job\n"
+
+
+def test_the_statements_for_a_migration_are_written(tmp_path: Path) -> None:
+    """They make the tables that the driver then takes for its own."""
+    url = f"sqlite:///{tmp_path}/jobs.db?create_tables=false"
+    script = output_of("schema", "sql", "--url", url)
+    assert not (tmp_path / "jobs.db").exists()
+    with closing(sqlite3.connect(tmp_path / "jobs.db")) as connection:
+        connection.executescript(script)
+    assert output_of("stats", "--url", url) == "no queue holds a job\n"
+    statements = json.loads(output_of("schema", "sql", "--url", url, "--json"))
+    assert [f"{statement};\n\n" for statement in statements] == [
+        f"{part};\n\n" for part in script.split(";\n\n")[:-1]
+    ]
+
+
+@pytest.mark.parametrize("command", ["create", "sql"])
+def test_without_tables_there_is_no_schema(url: str, command: str) -> None:
+    """And what to do in place of it is said."""
+    assert "this queue's driver has no tables to create" in error_of(1, "schema", command)
+
+
+def test_looking_at_a_mistyped_file_makes_none(tmp_path: Path) -> None:
+    """Not by any command that only looks, nor by one that finds nothing to change."""
+    url = f"sqlite:///{tmp_path}/typo.db"
+    assert output_of("stats", "--url", url) == "no queue holds a job\n"
+    assert output_of("queues", "--url", url) == ""
+    assert output_of("failed", "--url", url) == "no job has failed\n"
+    error_of(1, "retry", "x", "--url", url)
+    assert list(tmp_path.iterdir()) == []
+
+
+# dispatch
+
+
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> str:
+    """An application, by its reference."""
+    name = f"shop_{uuid.uuid4().hex}"
+    (tmp_path / f"{name}.py").write_text(
+        "from dataclasses import dataclass\n"
+        "from hypercube_jobs import Jobs\n"
+        "@dataclass\n"
+        "class Pay: order: int\n"
+        "jobs = Jobs.from_env()\n"
+        "jobs.declare('pay', Pay, queue='billing')\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    return f"{name}:jobs"
+
+
+def test_a_job_is_dispatched(shop: str, queue: Queue) -> None:
+    """It goes where its kind says, and its id is written."""
+    id = output_of("dispatch", shop, "pay", '{"order": 7}').strip()
+    [message] = queue.pop("billing")
+    assert (message.id, message.job_name, message.payload) == (id, "pay", b'{"order":7}')
+
+
+def test_a_dispatch_takes_the_options_of_a_dispatch(shop: str, queue: Queue) -> None:
+    """All that can be said on a command line."""
+    options = ("-q", "slow", "--retries", 9, "--timeout", 2.5, "--delay", 3600, "--id", "mine")
+    assert output_of("dispatch", shop, "pay", '{"order": 7}', *options) == "mine\n"
+    assert queue.stats("slow").delayed == 1
+    options = ("-q", "slow", "--retries", 9, "--timeout", 2.5, "--id", "now", "--json")
+    assert json.loads(output_of("dispatch", shop, "pay", '{"order": 7}', *options)) == {
+        "id": "now",
+        "queue": "slow",
+        "kind": "pay",
+        "created": True,
+    }
+    record = json.loads(queue.pop("slow")[0].extra)
+    assert (record["retries"], record["timeout"]) == (9, 2_500_000)
+
+
+def test_an_id_that_is_taken_is_no_failure(shop: str, queue: Queue) -> None:
+    """Scripts may repeat themselves; it is said on standard error."""
+    for created in (True, False):
+        result = hypercube("dispatch", shop, "pay", '{"order": 7}', "--id", "once")
+        assert (result.exit_code, result.stdout) == (0, "once\n")
+        assert ("stays as it is" in result.stderr) is not created
+
+
+def test_a_payload_may_come_from_standard_input(shop: str, queue: Queue) -> None:
+    """So that no secret is among the arguments of a process."""
+    result = CliRunner().invoke(app, ["dispatch", shop, "pay", "-"], input='{"order": 8}')
+    assert result.exit_code == 0
+    assert queue.pop("billing")[0].payload == b'{"order":8}'
+
+
+@pytest.mark.parametrize(
+    ("code", "arguments", "text"),
+    [
+        (2, ("pay", "{order: 7}"), "the payload is no JSON: Expecting property name"),
+        (2, ("pay", "[7]"), "the payload is no JSON object with the fields of the job"),
+        (2, ("pay", '{"order": 7}', "--retries", -1), "retries is -1"),
+        (2, ("pay", '{"order": 7}', "--delay", "nan"), "--delay is nan; it is a number of seconds"),
+        (1, ("pay", '{"order": "seven"}'), "order: Input should be a valid integer"),
+        (1, ("pya", "{}"), "no kind 'pya' is declared; declared are: pay"),
+    ],
+)
+def test_what_cannot_be_dispatched_is_told(
+    shop: str, queue: Queue, code: int, arguments: tuple[str, ...], text: str
+) -> None:
+    """In one line, and nothing is stored."""
+    assert text in error_of(code, "dispatch", shop, *arguments)
+    assert queue.queues() == []
 
 
 # Which queue
@@ -342,6 +565,9 @@ class Brings(Bare):
     ("arguments", "text"),
     [
         (("stats",), "cannot count messages; use the broker's own tools"),
+        (("stats", "--watch"), "cannot count messages; use the broker's own tools"),
+        (("queues",), "cannot list its queues; use the broker's own tools"),
+        (("schema", "create"), "this queue's driver has no tables to create"),
         (("failed",), "`hypercube retry --all --queue NAME` gives all of them back"),
         (("retry", "a"), "`hypercube retry --all --queue NAME` gives all of them back"),
         (("forget", "--all"), "cannot tell its dead letters apart"),
@@ -367,6 +593,24 @@ def test_retry_all_needs_no_dead_letter_store(url: str, monkeypatch: pytest.Monk
 # The command line itself
 
 
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_there(shell: str) -> None:
+    """For the shells that people use, with all commands."""
+    environment = os.environ | {
+        "_HYPERCUBE_COMPLETE": f"complete_{shell}",
+        "COMP_WORDS": "hypercube s",
+        "COMP_CWORD": "1",
+        "_TYPER_COMPLETE_ARGS": "hypercube s",
+        "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+    }
+    hypercube = Path(sys.executable).with_name("hypercube")
+    done = subprocess.run([hypercube], env=environment, capture_output=True, text=True, check=False)
+    output = done.stdout
+    assert "stats" in output
+    assert "schema" in output
+    assert "failed" not in output
+
+
 def test_the_version_is_shown() -> None:
     """The version is the distribution's."""
     assert output_of("--version") == f"hypercube-jobs {__version__}\n"
@@ -390,6 +634,15 @@ def hello() -> None:
     typer.echo("hello")
 
 
+#: No command at all.
+number = 7
+
+
+def leave() -> None:
+    """What a module does that calls sys.exit() at import."""
+    raise SystemExit(3)
+
+
 greetings = typer.Typer(help="Greetings.")
 greetings.command("hello")(hello)
 greetings.command("goodbye")(hello)
@@ -399,17 +652,20 @@ class Loadable(EntryPoint):
     """Finds what is in this module, which has no name to be imported by."""
 
     def load(self) -> object:
-        return globals()[self.attr]
+        return leave() if self.attr == "leave" else globals()[self.attr]
 
 
 def test_other_distributions_add_commands(
     restored: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A function is a command, a Typer application a group, and a broken one is passed over."""
+    """A function is a command, a Typer application a group, and one line says what is neither."""
     points = [
         Loadable("greet", "tests:hello", _app.ENTRY_POINT_GROUP),
         Loadable("greetings", "tests:greetings", _app.ENTRY_POINT_GROUP),
         Loadable("broken", "tests:missing", _app.ENTRY_POINT_GROUP),
+        Loadable("leaving", "tests:leave", _app.ENTRY_POINT_GROUP),
+        Loadable("number", "tests:number", _app.ENTRY_POINT_GROUP),
+        Loadable("stats", "tests:hello", _app.ENTRY_POINT_GROUP),
     ]
     monkeypatch.setattr(_app, "entry_points", lambda group: points)
     monkeypatch.setattr("sys.argv", ["hypercube", "greet"])
@@ -418,5 +674,10 @@ def test_other_distributions_add_commands(
     assert ended.value.code == 0
     captured = capsys.readouterr()
     assert captured.out == "hello\n"
-    assert "the command broken (tests:missing) cannot be loaded: KeyError" in captured.err
+    assert captured.err.splitlines() == [
+        "hypercube: the command broken (tests:missing) cannot be loaded: KeyError('missing')",
+        "hypercube: the command leaving (tests:leave) cannot be loaded: SystemExit(3)",
+        "hypercube: the command number (tests:number) is no function and no typer.Typer, but int",
+        "hypercube: the command stats (tests:hello) has a name that is taken",
+    ]
     assert output_of("greetings", "goodbye") == "hello\n"

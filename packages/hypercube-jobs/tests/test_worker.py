@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import dataclasses
 import functools
 import json
 import logging
@@ -21,6 +22,7 @@ from hypercube_jobs import (
     Jobs,
     Observer,
     PermanentError,
+    Retry,
     UnknownKind,
     Worker,
     current_attempt,
@@ -167,6 +169,57 @@ def test_a_permanent_error_is_not_retried(box: Any, kind: str) -> None:
     assert box.counts() == DEAD
     assert box.recorder.of("failed")[0].final
     assert "Deleted" in box.jobs.failed()[0].reason
+
+
+@BOTH
+def test_a_handler_may_name_the_delay_of_its_retry(box: Any, kind: str) -> None:
+    """It wins over the backoff, and uses up a retry like any other failure."""
+    numbers = []
+
+    def come_back(_job: Note) -> None:
+        numbers.append(current_attempt().number)
+        raise Retry("the bank is closed", delay=timedelta(0)) from OSError("closed")
+
+    both(box, "note", come_back, retries=2, backoff=Constant(timedelta(hours=1)))
+    box.jobs.dispatch_kind(kind, Note("x"))
+    box.drain()
+
+    assert numbers == [1, 2, 3]
+    assert box.counts() == DEAD
+    assert box.jobs.failed()[0].reason == "hypercube_jobs.Retry: the bank is closed"
+    assert "OSError: closed" in box.jobs.failed()[0].failure.traceback
+
+
+def test_a_delay_over_the_limit_of_the_backend_is_cut(box: Any) -> None:
+    """The job must not be refused for what its handler could not know."""
+
+    class Impatient(MemoryQueue):
+        guarantees = dataclasses.replace(MemoryQueue().guarantees, max_delay=timedelta(hours=1))
+
+    box.on(Impatient())
+
+    @box.jobs.handler("note")
+    def handle(job: Note) -> None:
+        raise Retry(delay=timedelta(days=1))
+
+    box.jobs.dispatch(Note("x"))
+    box.drain()
+
+    assert box.counts() == (0, 1, 0, 0)
+    assert box.recorder.of("failed")[0].error.args == ("to be tried again in 1 day, 0:00:00",)
+
+
+def test_a_bad_delay_of_a_retry_is_an_ordinary_failure(box: Any) -> None:
+    """Its text says what is wrong with it."""
+
+    @box.jobs.handler("note", retries=0)
+    def handle(job: Note) -> None:
+        raise Retry(delay=timedelta(seconds=-1))
+
+    box.jobs.dispatch(Note("x"))
+    box.drain()
+
+    assert "InvalidArgument: delay" in box.jobs.failed()[0].reason
 
 
 def test_an_invalid_payload_is_permanent_and_never_shown(

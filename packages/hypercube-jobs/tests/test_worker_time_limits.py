@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import threading
 import time
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from hypercube_jobs import Constant, TimeLimitExceeded, current_attempt
+from hypercube_queue_memory import MemoryQueue
 
 AT_ONCE = Constant(timedelta(0))
 SHORT = timedelta(seconds=0.1)
@@ -179,6 +181,33 @@ def test_an_overdue_thread_occupies_its_slot(box: Any) -> None:
     for running in (one, two):
         running.stop()
         running.end()
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [{"max_visibility": timedelta(hours=12)}, {"leases": False, "max_hold": timedelta(minutes=30)}],
+)
+def test_a_time_out_that_the_backend_cannot_keep_is_warned_about(
+    box: Any, caplog: pytest.LogCaptureFixture, limits: dict[str, Any]
+) -> None:
+    """Before it has run twice."""
+
+    class Limited(MemoryQueue):
+        guarantees = dataclasses.replace(MemoryQueue().guarantees, **limits)
+
+    box.on(Limited())
+
+    @box.jobs.handler("long", timeout=timedelta(hours=13))
+    def long(job: Note) -> None: ...
+
+    @box.jobs.handler("short", timeout=timedelta(minutes=30))
+    def short(job: box.Note) -> None: ...
+
+    box.drain()
+
+    warnings = [record.getMessage() for record in caplog.records]
+    assert len(warnings) == 1
+    assert warnings[0].startswith("jobs of the kind long may take 13:00:00, but the backend takes")
 
 
 def test_time_limits_hold_for_many_at_once(box: Any) -> None:

@@ -18,6 +18,8 @@ from hypercube_jobs._errors import (
     JobError,
     NotSupported,
     PermanentError,
+    Retry,
+    ThreadInterrupt,
     TimeLimitExceeded,
     UnknownKind,
     UnknownNamespace,
@@ -30,9 +32,12 @@ from hypercube_jobs._jobs import Jobs
 from hypercube_jobs._middleware import Dispatch, Middleware
 from hypercube_jobs._namespace import Namespace
 from hypercube_jobs._observer import JobEvent, Observer
+from hypercube_jobs._periodic import PeriodicJob, PeriodicOptions
+from hypercube_jobs._periodic_times import Cron, Every, When
 from hypercube_jobs._policy import DispatchOptions, KindOptions, Policy
 from hypercube_jobs._registry import Kind
-from hypercube_jobs.worker import MAX_FREE_INTERRUPTIONS, Worker, process
+from hypercube_jobs._scheduler import Scheduler
+from hypercube_jobs.worker import MAX_FREE_INTERRUPTIONS, Ending, Worker, process
 
 __all__ = [
     "MAX_FREE_INTERRUPTIONS",
@@ -40,10 +45,13 @@ __all__ = [
     "Backoff",
     "Clock",
     "Constant",
+    "Cron",
     "Dispatch",
     "DispatchOptions",
     "DispatchResult",
     "DuplicateKind",
+    "Ending",
+    "Every",
     "Exponential",
     "FailedJob",
     "Failure",
@@ -60,11 +68,17 @@ __all__ = [
     "Namespace",
     "NotSupported",
     "Observer",
+    "PeriodicJob",
+    "PeriodicOptions",
     "PermanentError",
     "Policy",
+    "Retry",
+    "Scheduler",
+    "ThreadInterrupt",
     "TimeLimitExceeded",
     "UnknownKind",
     "UnknownNamespace",
+    "When",
     "Worker",
     "WorkerLost",
     "__version__",

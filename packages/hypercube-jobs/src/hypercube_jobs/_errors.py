@@ -2,6 +2,7 @@
 
 JobError
 ├── PermanentError          raised by handlers: do not retry
+├── Retry                   raised by handlers: retry after this delay
 ├── DuplicateKind           (also a ValueError)
 ├── UnknownKind             (also a LookupError)
 ├── UnknownNamespace        (also a LookupError)
@@ -12,6 +13,8 @@ JobError
 ├── Interrupted             a shutdown ended the attempt
 └── WorkerLost              the process ended while it ran the job
 
+ThreadInterrupt (a BaseException)  raised in handlers that are interrupted
+
 A bad option or argument is `hypercube_queue.InvalidArgument`, as everywhere in Hypercube.
 The last three are never raised at anybody: they name what the worker writes into a job's
 failure record.
@@ -19,7 +22,19 @@ failure record.
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from hypercube_queue import InvalidArgument
+from hypercube_queue.driver import checked_delay
+
+
+class ThreadInterrupt(BaseException):
+    """Raised in the thread of a synchronous handler that the worker interrupts.
+
+    Only by a worker with `interrupt_threads=True`. Like `asyncio.CancelledError` it is no
+    Exception, so that `except Exception` does not take it for a failure of its own: clean up in
+    a `finally`, and let it go on.
+    """
 
 
 class JobError(Exception):
@@ -33,6 +48,21 @@ class PermanentError(JobError):
 
     A subclass of your own that also derives from another error works as well.
     """
+
+
+class Retry(JobError):
+    """Raise it in a handler to say when the job is to be tried again.
+
+        raise Retry("the bank is closed", delay=timedelta(hours=1)) from error
+
+    The attempt has failed like any other and uses up a retry; only the delay is not that of
+    the backoff. A delay over the backend's limit is cut to it. Raises InvalidArgument for one
+    that is negative or over ten years.
+    """
+
+    def __init__(self, text: str = "", *, delay: timedelta) -> None:
+        super().__init__(text or f"to be tried again in {delay}")
+        self.delay = checked_delay(delay)
 
 
 class DuplicateKind(JobError, ValueError):

@@ -60,6 +60,10 @@ class Dialect(Protocol):
         """Create what is missing; safe when several processes do."""
         ...
 
+    def creation_statements(self) -> list[str]:
+        """What creates all of it."""
+        ...
+
     def read(self, work: Callable[[DBAPICursor], R]) -> R:
         """Run `work`, which only reads. It may run again, so it changes nothing outside."""
         ...

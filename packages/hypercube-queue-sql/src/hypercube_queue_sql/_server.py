@@ -137,6 +137,9 @@ class ServerDialect:
 
     # Transactions
 
+    def creation_statements(self) -> list[str]:
+        return list(self._tables.creation)
+
     def create_tables(self) -> None:
         self._create_tables(Deadline(self._limit))
 

@@ -34,7 +34,8 @@ class ServerTables:
         self._sql = sql
         self._client = client
         self._check_version = check_version
-        self._creation = tables.creation(dialect, index_if_not_exists=index_if_not_exists)
+        #: The statements that create all of it.
+        self.creation = tables.creation(dialect, index_if_not_exists=index_if_not_exists)
         self.create = create
         #: Whether they were seen; taken back when a statement misses them.
         self.seen = False
@@ -63,7 +64,7 @@ class ServerTables:
     def create_missing(self, cursor: DBAPICursor) -> None:
         """Create what is missing and migrate what is old; the caller holds a lock for it."""
         self._check_version(cursor)
-        self._run(cursor, self._creation)
+        self._run(cursor, self.creation)
         version = self._layout(cursor)
         if version is not None and self._tables.is_older(version):
             self._run(cursor, self._tables.migration(self._dialect, version))

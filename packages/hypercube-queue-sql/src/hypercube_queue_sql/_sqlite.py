@@ -8,9 +8,10 @@ import sqlite3
 import sys
 import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import closing, nullcontext
+from contextlib import closing, nullcontext, suppress
 from datetime import timedelta
 from functools import cache
+from pathlib import Path
 from typing import TypeVar
 
 from sqlalchemy import Engine, MetaData
@@ -27,7 +28,7 @@ from hypercube_queue_sql._sqlite_connections import SQLiteConnections, Taken
 from hypercube_queue_sql._sqlite_tables import SQLiteTables
 from hypercube_queue_sql._sqlite_within import check_connection, joined_cursor
 from hypercube_queue_sql._statements import load_statements
-from hypercube_queue_sql._tables import Tables
+from hypercube_queue_sql._tables import Tables, TablesMissing
 from hypercube_queue_sql._wakeups import Wakeups
 
 R = TypeVar("R")
@@ -127,11 +128,25 @@ class SQLiteDialect:
 
     # Transactions
 
+    def creation_statements(self) -> list[str]:
+        return list(self._tables.creation)
+
     def create_tables(self) -> None:
         self._connections.visit(self._tables.create_missing)
 
     def read(self, work: Callable[[DBAPICursor], R]) -> R:
+        # Who only looks makes no database, least of all one of a mistyped name.
+        if self._tables.create:
+            if self._is_absent():
+                return self._tables.of_none(work)
+            with suppress(TablesMissing):
+                return self._connections.read(work, prepare=self._tables.look)
+            return self._tables.of_none(work)
         return self._connections.read(work)
+
+    def _is_absent(self) -> bool:
+        path = self._engine.url.database or ""
+        return not self._in_memory and not path.startswith("file:") and not Path(path).exists()
 
     def write(
         self,

@@ -88,7 +88,12 @@ class SQLiteConnections:
             pass
 
     def read(
-        self, work: Callable[[DBAPICursor], R], *, end: Deadline | None = None, wait: bool = True
+        self,
+        work: Callable[[DBAPICursor], R],
+        *,
+        end: Deadline | None = None,
+        wait: bool = True,
+        prepare: Prepare | None = None,
     ) -> R:
         """Run `work` without a transaction. With `wait=False` raise Taken at once."""
         deadline = self._deadline(end)
@@ -96,7 +101,7 @@ class SQLiteConnections:
             translated(self._place),
             # In memory there is no snapshot to read beside a writer.
             self._turn(deadline) if self._in_memory or self._is_single else nullcontext(),
-            self._connection(deadline, wait=wait) as connection,
+            self._connection(deadline, wait=wait, prepare=prepare) as connection,
         ):
             return patiently(deadline, lambda: work(plain_cursor(connection)))
 

@@ -19,7 +19,7 @@ _BUSY_SECONDS = 0.05
 
 
 def from_url(url: str) -> SQLQueue:
-    """The queue that a `sqlite:` URL names; its file is made at the first call.
+    """The queue that a `sqlite:` URL names; its file is made at the first call but a look.
 
     `sqlite:///jobs.db` is a file in the present working directory, `sqlite:////var/jobs.db` one
     by its full path, and `sqlite://` a database in memory that is gone with the queue object.

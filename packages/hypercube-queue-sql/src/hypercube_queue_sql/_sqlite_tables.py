@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from typing import TypeVar
 
 from sqlalchemy.engine import Dialect
 from sqlalchemy.engine.interfaces import DBAPICursor
@@ -12,6 +14,8 @@ from hypercube_queue import BackendError
 from hypercube_queue.driver import Deadline
 from hypercube_queue_sql._sqlite_connections import Known, patiently, plain_cursor, transact
 from hypercube_queue_sql._tables import LAYOUT_VERSION, Tables, TablesMissing
+
+R = TypeVar("R")
 
 #: UPDATE .. RETURNING.
 _OLDEST = (3, 35, 0)
@@ -28,14 +32,24 @@ class SQLiteTables:
     ) -> None:
         self._tables = tables
         self._dialect = dialect
-        self._creation = tables.creation(dialect)
+        #: The statements that create all of it.
+        self.creation = tables.creation(dialect)
         self._table = tables.quoted(dialect)["messages"]
         self._sql = sql
-        self._create = create
+        self.create = create
         self._place = place
 
     def prepare(self, connection: sqlite3.Connection, known: Known, deadline: Deadline) -> None:
         """Look for the tables on a connection's first use, and create them if asked to."""
+        try:
+            self.look(connection, known, deadline)
+        except TablesMissing:
+            if not self.create:
+                raise
+            self.create_missing(connection, known, deadline)
+
+    def look(self, connection: sqlite3.Connection, known: Known, deadline: Deadline) -> None:
+        """The same, but create nothing. Raises TablesMissing."""
         if self._table in known.tables:
             return
         if sqlite3.sqlite_version_info < _OLDEST:
@@ -43,16 +57,10 @@ class SQLiteTables:
                 f"SQLite {sqlite3.sqlite_version} is too old: it takes 3.35 or a newer one, which "
                 "comes with the Python of most systems since 2021"
             )
-        try:
-            version = patiently(deadline, lambda: self._layout(plain_cursor(connection)))
-        except TablesMissing:
-            if not self._create:
-                raise
-            self.create_missing(connection, known, deadline)
-            return
+        version = patiently(deadline, lambda: self._layout(plain_cursor(connection)))
         if version is None:
             transact(connection, self._adopt, deadline, self._place)
-        elif self._create and self._tables.is_older(version):
+        elif self.create and self._tables.is_older(version):
             self.create_missing(connection, known, deadline)
         else:
             self._tables.check_layout(version)
@@ -63,16 +71,25 @@ class SQLiteTables:
         try:
             version = self._layout(cursor)
         except TablesMissing:
-            if not self._create:
+            if not self.create:
                 raise
             self._create_all(cursor)
             return
         if version is None:
             self._adopt(cursor)
-        elif self._create and self._tables.is_older(version):
+        elif self.create and self._tables.is_older(version):
             self._create_all(cursor)
         else:
             self._tables.check_layout(version)
+
+    def of_none(self, work: Callable[[DBAPICursor], R]) -> R:
+        """What `work` finds where there is no message at all."""
+        with closing(sqlite3.connect(":memory:")) as connection:
+            cursor = plain_cursor(connection)
+            if self._tables.messages.schema is not None:
+                cursor.execute(f"ATTACH ':memory:' AS {self._tables.messages.schema}")
+            self._create_all(cursor)
+            return work(cursor)
 
     def create_missing(
         self, connection: sqlite3.Connection, known: Known, deadline: Deadline
@@ -81,7 +98,7 @@ class SQLiteTables:
         known.tables.add(self._table)
 
     def _create_all(self, cursor: DBAPICursor) -> None:
-        for statement in self._creation:
+        for statement in self.creation:
             cursor.execute(statement)
         version = self._layout(cursor)
         if version is not None and self._tables.is_older(version):

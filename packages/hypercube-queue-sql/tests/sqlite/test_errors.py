@@ -303,7 +303,7 @@ def test_a_failing_commit_leaves_the_outcome_open(queue: SQLQueue) -> None:
 
     plain = _sqlite_connections.plain_cursor
     for at, unknown in (("COMMIT", True), ("BEGIN", False), ("INSERT", False)):
-        queue.stats("work")
+        queue.create_tables()
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(
                 _sqlite_connections,

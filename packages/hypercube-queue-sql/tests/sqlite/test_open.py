@@ -82,11 +82,13 @@ def test_synchronous_is_what_the_url_says(url: str, synchronous: str, level: int
     """On every connection, with a write-ahead log."""
     with open_queue(f"{url}?synchronous={synchronous}") as queue:
         assert isinstance(queue, SQLQueue)
+        queue.create_tables()
         assert queue._dialect.read(_pragmas) == (level, "wal")
 
 
 def test_full_is_the_default(queue: SQLQueue) -> None:
     """A push that returned has reached the disk."""
+    queue.create_tables()
     assert queue._dialect.read(_pragmas) == (2, "wal")
 
 

@@ -36,7 +36,7 @@ def connection(
             queue.dead_letter(*queue.pop("work", request.param // 4))
             queue.pop("work", request.param // 4)
         else:
-            queue.stats("work")
+            queue.create_tables()
     with closing(sqlite3.connect(file)) as opened:
         yield opened
 

@@ -242,7 +242,7 @@ def _redrive_ids(queue) -> Iterator[None]:
 
 def test_an_idle_pop_asks_five_times_a_second_at_most(queue: SQLQueue) -> None:
     """And holds neither a connection nor a transaction meanwhile (POP-7)."""
-    queue.stats("work")
+    queue.create_tables()
     asked = 0
     look = queue._dialect._next_visible
 

@@ -13,9 +13,9 @@ from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
-from sqlalchemy import Column, Integer, MetaData, Table, create_engine, event
+from sqlalchemy import Column, Integer, MetaData, StaticPool, Table, create_engine, event
 
-from hypercube_queue import BackendError, InvalidArgument, Message, open_queue
+from hypercube_queue import BackendError, InvalidArgument, Message, QueueStats, open_queue
 from hypercube_queue_sql import DEFAULT_TABLE, SQLQueue, metadata
 
 NOTHING = timedelta(0)
@@ -37,6 +37,47 @@ def test_creating_tables_twice_changes_nothing(queue: SQLQueue, file: Path) -> N
 
     assert _schema(file) == before
     assert [each.payload for each in queue.pop("work")] == [b"0"]
+
+
+@pytest.mark.parametrize("there", ["no file", "no tables"])
+def test_looking_makes_nothing(queue: SQLQueue, file: Path, there: str) -> None:
+    """A mistyped name must not leave a database behind, nor tables in somebody else's."""
+    if there == "no tables":
+        with closing(sqlite3.connect(file)) as connection:
+            connection.execute("CREATE TABLE somebodys (number INTEGER)")
+    before = file.exists()
+
+    assert queue.queues() == []
+    assert queue.stats("work") == QueueStats("work", 0, 0, 0, 0)
+    assert queue.dead_letters("work", 10) == []
+    assert (file.exists(), before and _schema(file)) == (before, [] if before else False)
+
+    queue.push(Message("work"))
+    assert queue.queues() == ["work"]
+
+
+def test_looking_at_tables_that_nobody_asked_to_create_is_an_error(file: Path) -> None:
+    """As with all other calls."""
+    queue = open_queue(f"sqlite:///{file}?create_tables=false")
+    with queue, pytest.raises(BackendError, match="does not exist"):
+        queue.stats("work")
+
+
+def test_looking_makes_nothing_in_an_attached_database(file: Path) -> None:
+    """Where the queue's schema is."""
+    engine = create_engine("sqlite://", poolclass=StaticPool)
+    event.listen(
+        engine,
+        "connect",
+        lambda connection, _record: connection.execute("ATTACH ? AS jobs", (str(file),)),
+    )
+    queue = SQLQueue(engine, schema="jobs", create_tables=True)
+
+    assert (queue.queues(), queue.stats("work").ready) == ([], 0)
+    queue.push(Message("work"))
+    assert queue.stats("work").ready == 1
+    queue.close()
+    engine.dispose()
 
 
 def test_numbers_of_rows_are_never_used_twice(queue: SQLQueue, file: Path) -> None:

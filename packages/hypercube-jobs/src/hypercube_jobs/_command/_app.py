@@ -11,6 +11,11 @@ from typer.core import TyperGroup
 
 from hypercube_jobs.__about__ import __version__
 from hypercube_jobs._command._dead import failed, forget, retry
+from hypercube_jobs._command._dispatch import dispatch
+from hypercube_jobs._command._guarantees import guarantees
+from hypercube_jobs._command._queues import queues
+from hypercube_jobs._command._schedule import schedule
+from hypercube_jobs._command._schema import schema
 from hypercube_jobs._command._source import AppNotLoaded
 from hypercube_jobs._command._stats import stats
 from hypercube_jobs._command._work import work
@@ -48,11 +53,9 @@ app = typer.Typer(
     # A traceback with the values of variables would show URLs with their passwords.
     pretty_exceptions_enable=False,
 )
-app.command()(work)
-app.command()(stats)
-app.command()(failed)
-app.command()(retry)
-app.command()(forget)
+for _command in (work, schedule, dispatch, stats, queues, failed, retry, forget, guarantees):
+    app.command()(_command)
+app.add_typer(schema, name="schema")
 
 
 def _show_version(wanted: bool) -> None:
@@ -79,16 +82,32 @@ def main() -> None:
 
 
 def add_command(point: EntryPoint) -> None:
-    """Add a subcommand of another distribution; if it cannot be loaded, say so and go on."""
+    """Add a subcommand of another distribution; if that cannot be done, say so and go on."""
     try:
         command = point.load()
-    except Exception as error:  # noqa: BLE001  # it runs foreign code at import
-        _say(f"the command {point.name} ({point.value}) cannot be loaded: {error!r}")
+    except (Exception, SystemExit) as error:  # noqa: BLE001  # it runs foreign code at import
+        _pass_over(point, f"cannot be loaded: {error!r}")
         return
-    if isinstance(command, typer.Typer):
+    if point.name in _names():
+        _pass_over(point, "has a name that is taken")
+    elif isinstance(command, typer.Typer):
         app.add_typer(command, name=point.name)
-    else:
+    elif callable(command):
         app.command(point.name)(command)
+    else:
+        _pass_over(point, f"is no function and no typer.Typer, but {type(command).__name__}")
+
+
+def _names() -> set[str | None]:
+    """All subcommands by their names."""
+    commands = {
+        each.name or getattr(each.callback, "__name__", None) for each in app.registered_commands
+    }
+    return commands | {group.name for group in app.registered_groups}
+
+
+def _pass_over(point: EntryPoint, reason: str) -> None:
+    _say(f"the command {point.name} ({point.value}) {reason}")
 
 
 def _say(what: object) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import heapq
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
@@ -42,6 +43,9 @@ def failed(
     *,
     queue: QueuesOption = None,
     limit: Annotated[int, typer.Option(min=1, help="Show so many at most.")] = 20,
+    payload: Annotated[
+        bool, typer.Option("--payload", help="Show payloads too, which may hold secrets.")
+    ] = False,
     url: URLOption = None,
     app: AppOption = None,
     json: JSONOption = False,
@@ -62,10 +66,12 @@ def failed(
     if id is not None and not found:
         raise NotFound(f"no failed job has the id {id!r}")
     if json:
-        show_json([_as_json(job) for job in found[: None if id else limit]])
+        show_json([_as_json(job, payload=payload) for job in found[: None if id else limit]])
     elif id is not None:
         for job in found:
-            _show_one(job)
+            _show_one(job, payload=payload)
+    elif payload and found:
+        raise InvalidArgument("--payload goes with an ID, or with --json")
     elif found:
         _show_list(found[:limit])
         if len(found) > limit:
@@ -194,7 +200,7 @@ def _reason(job: FailedJob) -> str:
     return job.reason.replace(job.failure.type, job.failure.type.rpartition(".")[2], 1)
 
 
-def _show_one(job: FailedJob) -> None:
+def _show_one(job: FailedJob, *, payload: bool) -> None:
     facts = {
         "id": job.id,
         "kind": job.kind,
@@ -206,18 +212,31 @@ def _show_one(job: FailedJob) -> None:
     for name, value in facts.items():
         if value:
             typer.echo(f"{name + ':':15}{printable(value)}")
-    if job.failure is None:
-        typer.echo(f"{'reason:':15}{printable(job.reason)}")
-        return
-    typer.echo(f"{'reason:':15}{printable(f'{job.failure.type}: {job.failure.text}')}")
-    if job.failure.traceback:
-        typer.echo(f"\n{printable(job.failure.traceback)}")
+    failure = job.failure
+    reason = job.reason if failure is None else f"{failure.type}: {failure.text}"
+    typer.echo(f"{'reason:':15}{printable(reason)}")
+    if payload:
+        text, encoded = _text_or_base64(job.payload)
+        shown = f"(in base64) {encoded}" if text is None else text
+        typer.echo(f"{'payload:':15}{printable(shown)}")
+    if failure is not None and failure.traceback:
+        typer.echo(f"\n{printable(failure.traceback)}")
 
 
-def _as_json(job: FailedJob) -> dict[str, object]:
+def _text_or_base64(payload: bytes) -> tuple[str | None, str | None]:
+    """A payload as somebody can read it, and copy it into `dispatch`; else its bytes."""
+    try:
+        return payload.decode(), None
+    except UnicodeDecodeError:
+        return None, base64.b64encode(payload).decode()
+
+
+def _as_json(job: FailedJob, *, payload: bool) -> dict[str, object]:
     failure = None
     if job.failure is not None:
         failure = asdict(job.failure) | {"at": job.failure.at.isoformat()}
+    text, encoded = _text_or_base64(job.payload)
+    shown = {"payload": text, "payload_base64": encoded} if payload else {}
     return {
         "id": job.id,
         "kind": job.kind,
@@ -227,4 +246,5 @@ def _as_json(job: FailedJob) -> dict[str, object]:
         "died_at": job.died_at.isoformat(),
         "reason": job.reason,
         "failure": failure,
+        **shown,
     }

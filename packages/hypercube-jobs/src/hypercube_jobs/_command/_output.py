@@ -22,7 +22,7 @@ _WIDE = 10_000
 
 def show_table(columns: Sequence[str], rows: Sequence[Sequence[str | int]]) -> None:
     """A table, one line for each row, for people as for grep."""
-    for line in _lines(columns, rows):
+    for line in lines_of(columns, rows):
         typer.echo(line)
 
 
@@ -32,7 +32,7 @@ def show_list(columns: Sequence[str], rows: Sequence[Sequence[str | int]]) -> No
     if not console.is_terminal:
         show_table(columns, rows)
         return
-    heading, *lines = _lines(columns[:-1], [row[:-1] for row in rows])
+    heading, *lines = lines_of(columns[:-1], [row[:-1] for row in rows])
     console.print(Text(heading, "bold"), soft_wrap=True)
     for line, row in zip(lines, rows, strict=True):
         console.print(Text(line), soft_wrap=True)
@@ -41,7 +41,8 @@ def show_list(columns: Sequence[str], rows: Sequence[Sequence[str | int]]) -> No
         console.print(Padding(text, (0, 0, 0, 4)))
 
 
-def _lines(columns: Sequence[str], rows: Sequence[Sequence[str | int]]) -> list[str]:
+def lines_of(columns: Sequence[str], rows: Sequence[Sequence[str | int]]) -> list[str]:
+    """The lines of a table, the heading first."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for number, column in enumerate(columns):
         numeric = all(isinstance(row[number], int) for row in rows)

@@ -9,6 +9,7 @@ import sys
 import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
 
@@ -67,6 +68,14 @@ def queue_names(queue: Queue, given: Iterable[str] | None) -> list[str]:
     if provider is None:
         raise NotSupported("this queue's driver cannot list its queues; name one with --queue")
     return provider.queues()
+
+
+def seconds(option: str, value: float) -> timedelta:
+    """A duration that was given as a number."""
+    try:
+        return timedelta(seconds=value)
+    except (OverflowError, ValueError):
+        raise InvalidArgument(f"{option} is {value}; it is a number of seconds") from None
 
 
 def load_jobs(reference: str) -> Jobs:

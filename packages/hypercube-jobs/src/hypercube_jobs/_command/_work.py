@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import logging
-from datetime import timedelta
-from enum import StrEnum
-from typing import Annotated
+import os
+import sys
+from typing import Annotated, NoReturn
 
 import typer
 
-from hypercube_jobs._command._source import AppNotLoaded, load_jobs
+from hypercube_jobs._command._logging import LogLevel, LogLevelOption, log_to_stderr
+from hypercube_jobs._command._schedule import SingleOption, scheduler_of, scheduling
+from hypercube_jobs._command._source import AppNotLoaded, load_jobs, seconds
 from hypercube_jobs._policy import DEFAULT_QUEUE
-from hypercube_jobs.worker import Worker
+from hypercube_jobs.worker import Ending, Worker
+from hypercube_jobs.worker._supervised import Line
+from hypercube_jobs.worker._supervisor import AVAILABLE, Supervisor
 from hypercube_queue import InvalidArgument
 
 _log = logging.getLogger("hypercube_jobs.worker")
 
-
-class LogLevel(StrEnum):
-    """How much the worker tells."""
-
-    debug = "debug"
-    info = "info"
-    warning = "warning"
-    error = "error"
+#: More processes than any machine has use for.
+_MAX_PROCESSES = 1_000
 
 
 def work(
@@ -58,32 +56,88 @@ def work(
             help="How long running jobs may go on after a signal; if not given, until they end.",
         ),
     ] = None,
-    log_level: Annotated[LogLevel, typer.Option(help="What to log.")] = LogLevel.info,
+    processes: Annotated[
+        int | None,
+        typer.Option(
+            "--processes",
+            "-p",
+            metavar="N",
+            min=1,
+            max=_MAX_PROCESSES,
+            help="Work in so many processes, each with --concurrency, and replace those that end.",
+        ),
+    ] = None,
+    interrupt_threads: Annotated[
+        bool,
+        typer.Option(
+            "--interrupt-threads",
+            help="Raise an exception in threads over their time-out; by default they go on.",
+        ),
+    ] = False,
+    supervised: Annotated[int | None, typer.Option(hidden=True)] = None,
+    schedule: Annotated[
+        bool, typer.Option("--schedule", help="Also dispatch the periodic jobs, in one process.")
+    ] = False,
+    single_scheduler: SingleOption = False,
+    log_level: LogLevelOption = LogLevel.info,
 ) -> None:
     """Run jobs until SIGTERM or Ctrl-C, which let running jobs end; a second one does not."""
-    # An application that has set up its logging at import keeps it.
-    logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(message)s")
-    jobs = load_jobs(app)
+    log_to_stderr(log_level, processes=bool(processes or supervised is not None))
     queues = list(dict.fromkeys(queue or [DEFAULT_QUEUE]))
+    if processes is not None:
+        if not AVAILABLE:
+            raise InvalidArgument("--processes works on Linux and macOS only")
+        options = {
+            "--concurrency": concurrency,
+            "--sleep": sleep,
+            "--max-jobs": max_jobs,
+            "--stop-timeout": stop_timeout,
+            "--log-level": log_level.value,
+        }
+        command = [sys.executable, "-m", "hypercube_jobs._command", "work", app]
+        command += [f"--queue={name}" for name in queues]
+        command += [f"{name}={value}" for name, value in options.items() if value is not None]
+        command += ["--stop-when-empty"] * stop_when_empty
+        command += ["--interrupt-threads"] * interrupt_threads
+        scheduling_too = [*command, "--schedule", *["--single-scheduler"] * single_scheduler]
+        first = scheduling_too if schedule else command
+        commands = [first, *[command] * (processes - 1)]
+        raise typer.Exit(Supervisor([[*each, "--supervised"] for each in commands]).run())
+    jobs = load_jobs(app)
     worker = Worker(
         jobs,
         queues=queues,
         concurrency=concurrency,
-        sleep=_seconds("--sleep", sleep),
+        sleep=seconds("--sleep", sleep),
         max_jobs=max_jobs,
         stop_when_empty=stop_when_empty,
-        stop_timeout=None if stop_timeout is None else _seconds("--stop-timeout", stop_timeout),
+        stop_timeout=None if stop_timeout is None else seconds("--stop-timeout", stop_timeout),
+        interrupt_threads=interrupt_threads,
+        process_ends=True,
+        end_on_overrun=supervised is not None,
     )
     if not any(kind.handler for kind in jobs.kinds()):
         # Every job would fail until its retries are used up.
         raise AppNotLoaded(f"{app} has no handler; let its module import those that do")
+    scheduler = None
+    if schedule:
+        scheduler = scheduler_of(jobs, app, single_scheduler=single_scheduler)
     _log.info("working on %s, %d at a time", ", ".join(queues), concurrency)
-    with jobs.queue:
-        worker.run()
+    line = None if supervised is None else Line(supervised)
+    if line is not None:
+        line.on_end(worker.stop)
+        line.ready()
+    with jobs.queue, scheduling(scheduler):
+        ending = worker.run()
+    if line is not None and ending in {Ending.MAX_JOBS, Ending.OVERRUN}:
+        line.replace_me()
+    if worker.abandoned:
+        _end_process()
 
 
-def _seconds(option: str, value: float) -> timedelta:
-    try:
-        return timedelta(seconds=value)
-    except (OverflowError, ValueError):
-        raise InvalidArgument(f"{option} is {value}; it is a number of seconds") from None
+def _end_process() -> NoReturn:
+    """End at once, with all threads: who waited for them would give them time to run on."""
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)

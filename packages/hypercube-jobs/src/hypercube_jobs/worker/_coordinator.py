@@ -13,6 +13,7 @@ import logging
 import sys
 import threading
 import time
+from asyncio import CancelledError
 from contextvars import Context
 from datetime import timedelta
 
@@ -20,9 +21,11 @@ from hypercube_jobs._failure import failure_of
 from hypercube_jobs._jobs import Jobs
 from hypercube_jobs.worker._bell import Bell
 from hypercube_jobs.worker._decision import is_exhausted
+from hypercube_jobs.worker._ending import Ending
 from hypercube_jobs.worker._execution import Execution, Load
 from hypercube_jobs.worker._held import NEVER, Cause, Held, Holding, held_for
 from hypercube_jobs.worker._intake import Intake
+from hypercube_jobs.worker._interruption import Interruption
 from hypercube_jobs.worker._leases import Leases
 from hypercube_jobs.worker._options import WorkerOptions
 from hypercube_jobs.worker._popping import Popping
@@ -41,6 +44,8 @@ _CLEAN_UP = 5.0
 #: How often a worker that is to stop looks whether it can, in seconds.
 _LOOK = 0.1
 _AT_ONCE = timedelta(0)
+#: How long a job waits that was given back although it runs on, until its process has ended.
+_LEAVE = timedelta(seconds=5)
 #: How many ids a log line shows.
 _SHOWN = 5
 
@@ -57,6 +62,10 @@ class Coordinator:
         self._releasable = capability(queue, Releaser) is not None
         self._stopping = False
         self._at_once = False
+        #: A thread is hopelessly over its time-out, and that is to be the end.
+        self._overrun = False
+        #: How many handlers still run although their attempts are settled.
+        self.abandoned = 0
         #: A delivery that waits until nothing else is held.
         self._kept: Held | None = None
         #: How long the last pop that failed was rested after; 0 when pops work.
@@ -74,17 +83,22 @@ class Coordinator:
             options.settle_after.total_seconds(),
         )
         self._execution = Execution(
-            options.concurrency, context, self._complete, self._settlement.hurry, self._bell
+            options.concurrency,
+            context,
+            self._complete,
+            self._settlement.hurry,
+            self._bell,
+            interruption=Interruption() if options.interrupt_threads else None,
         )
         self._leases = Leases(queue, self._holding, self._lose)
 
-    def run(self) -> None:
+    def run(self) -> Ending:
         """Work until there is a reason to stop, and leave nothing behind that can be settled."""
         self._settlement.start()
         self._leases.start()
         threading.Thread(target=self._watch, name="hypercube-watch", daemon=True).start()
         try:
-            self._work()
+            ending = self._work()
         finally:
             self._stopping = True
             self._drain()
@@ -92,6 +106,7 @@ class Coordinator:
             self._execution.close()
             self._settlement.close()
             self._leases.close()
+        return ending
 
     def stop(self, *, now: bool = False) -> None:
         """Pop no more and let what runs end; with `now` interrupt it."""
@@ -102,12 +117,12 @@ class Coordinator:
 
     # Work
 
-    def _work(self) -> None:
+    def _work(self) -> Ending:
         while not self._stopping:
             self._run_kept()
             load = self._execution.load()
             if self._options.max_jobs is not None and load.ended >= self._options.max_jobs:
-                return
+                return Ending.MAX_JOBS
             before = len(self._holding)
             room = self._room(load, before)
             try:
@@ -125,7 +140,8 @@ class Coordinator:
             elif not room:
                 self._bell.wait()
             elif self._options.stop_when_empty and not before:
-                return
+                return Ending.EMPTY
+        return Ending.OVERRUN if self._overrun else Ending.STOPPED
 
     def _room(self, load: Load, held: int) -> int:
         room = self._intake.room(load, held)
@@ -257,7 +273,7 @@ class Coordinator:
         if held.is_async:
             if held.cause is Cause.TIME_LIMIT:
                 self._execution.cancel(held)
-        else:
+        elif held.failure is None:
             stack = sys._current_frames().get(held.thread_id or 0)
             held.failure = failure_of(
                 time_limit_error(held),
@@ -265,14 +281,37 @@ class Coordinator:
                 at=self._jobs.clock(),
                 stack=stack,
             )
-            _log.warning(
-                "job %s %s is over its time-out of %g s; its attempt has failed, but nothing can "
-                "end its thread: it keeps its slot, and is retried once it has ended",
-                held.attempt.kind,
-                held.attempt.id,
-                held.timeout,
-            )
+            self._end_time_of_thread(held)
+        else:
+            self._end_with(held)
         self._bell.ring()
+
+    def _end_time_of_thread(self, held: Held) -> None:
+        consequence = (
+            "nothing can end its thread: it keeps its slot, and is retried once it has ended"
+        )
+        if self._options.interrupt_threads:
+            consequence = "its thread is being interrupted"
+            self._execution.cancel(held)
+            if self._options.end_on_overrun:
+                self._execution.look_again(held, _CLEAN_UP)
+        elif self._options.end_on_overrun:
+            consequence = "nothing but the end of this process can end its thread"
+        _log.warning(
+            "job %s %s is over its time-out of %g s; its attempt has failed, but %s",
+            held.attempt.kind,
+            held.attempt.id,
+            held.timeout,
+            consequence,
+        )
+        if self._options.end_on_overrun and not self._options.interrupt_threads:
+            self._end_with(held)
+
+    def _end_with(self, held: Held) -> None:
+        """Give up on this thread and, once the other jobs have ended, on the process."""
+        held.hopeless = True
+        self._overrun = True
+        self.stop()
 
     # The end
 
@@ -294,15 +333,37 @@ class Coordinator:
                 self._settlement.give_up()
             left = [held for held in running if self._is_stuck(held, now, interrupted_at)]
             if left and len(left) == len(self._holding):
-                _warn_of(left)
-                return
+                if not self._options.process_ends:
+                    _warn_of(left)
+                    return
+                self._abandon(left)
             self._bell.wait(_LOOK)
 
     def _is_stuck(self, held: Held, now: float, interrupted_at: float) -> bool:
         """Whether there is no use in waiting for this attempt."""
-        if self._at_once and (not held.is_async or now >= interrupted_at + _CLEAN_UP):
+        if held.hopeless:
             return True
+        if interrupted_at != NEVER and (self._at_once or self._options.process_ends):
+            return now >= interrupted_at + (_CLEAN_UP if self._can_interrupt(held) else 0)
         return now >= held.started_at + held.timeout + _CLEAN_UP
+
+    def _abandon(self, some: list[Held]) -> None:
+        """Settle attempts that run on: the process ends before anybody else can have them."""
+        for held in some:
+            if not self._execution.abandon(held):
+                continue
+            self.abandoned += 1
+            if held.cause is None:
+                held.cause = Cause.SHUTDOWN
+            if held.cause is Cause.SHUTDOWN:
+                held.error = CancelledError()
+            if not held.lost:
+                self._judge.judge(held, not_before=_LEAVE)
+            self._settlement.add(held)
+        self._settlement.hurry()
+
+    def _can_interrupt(self, held: Held) -> bool:
+        return held.is_async or self._options.interrupt_threads
 
     def _give_back_arrived(self) -> None:
         try:
@@ -314,7 +375,7 @@ class Coordinator:
 
     def _interrupt(self, running: list[Held]) -> None:
         for held in running:
-            if held.is_async:
+            if self._can_interrupt(held):
                 held.cause = held.cause or Cause.SHUTDOWN
                 self._execution.cancel(held)
 

@@ -99,9 +99,18 @@ def is_exhausted(standing: Standing, record: Record, policy: Policy) -> bool:
 
 
 def decide(
-    outcome: Outcome, standing: Standing, record: Record, policy: Policy, max_delay: timedelta
+    outcome: Outcome,
+    standing: Standing,
+    record: Record,
+    policy: Policy,
+    max_delay: timedelta,
+    *,
+    wanted: timedelta | None = None,
 ) -> Ack | Retry | DeadLetter:
-    """What is to be done after an attempt. `record` is the one the attempt began with."""
+    """What is to be done after an attempt. `record` is the one the attempt began with.
+
+    `wanted` is the delay that the handler itself named.
+    """
     if outcome is Outcome.DONE:
         return Ack()
     if outcome is Outcome.PERMANENT:
@@ -111,7 +120,8 @@ def decide(
     failures = standing.used + 1
     if failures > max_retries(record, policy):
         return DeadLetter()
-    return Retry(min(_backoff(record, policy, failures), max_delay))
+    delay = _backoff(record, policy, failures) if wanted is None else wanted
+    return Retry(min(delay, max_delay))
 
 
 def _backoff(record: Record, policy: Policy, failures: int) -> timedelta:

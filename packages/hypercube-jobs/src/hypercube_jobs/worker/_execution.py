@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from contextvars import Context
 from dataclasses import dataclass
@@ -13,6 +12,8 @@ from hypercube_jobs.worker._bell import Bell
 from hypercube_jobs.worker._call import call
 from hypercube_jobs.worker._event_loop import EventLoop
 from hypercube_jobs.worker._held import NEVER, Cause, Held
+from hypercube_jobs.worker._interruption import Interruption
+from hypercube_jobs.worker._waiting import PATIENCE, Waiting
 
 #: A slot whose job has run for longer than this takes no part in what is popped ahead, and a
 #: delivery that has waited for longer is given back. In seconds.
@@ -45,10 +46,10 @@ class Execution:
     """Runs deliveries in the order they came, up to `concurrency` at once.
 
     Synchronous handlers run in threads, asynchronous ones on one event loop; both draw from
-    one list of waiting deliveries and one number of slots. A thread, or the loop, that has
-    ended an attempt keeps its slot and takes the next delivery itself, so that no delivery
-    costs a switch of threads; only where the next one is of the other sort, or there is none,
-    does the slot become free.
+    the same waiting deliveries and one number of slots. A thread, or the loop, that has ended
+    an attempt keeps its slot and takes the next delivery of its sort itself, so that no
+    delivery costs a switch of threads; only where it is the turn of the other sort, or nothing
+    waits, does the slot become free.
 
     `completed` is called with each delivery whose attempt has ended, in the thread it ran in.
     """
@@ -60,20 +61,23 @@ class Execution:
         completed: Callable[[Held], None],
         idle: Callable[[], None],
         bell: Bell,
+        *,
+        interruption: Interruption | None,
     ) -> None:
         self._concurrency = concurrency
         self._context = context
         self._completed = completed
         self._idle = idle
         self._bell = bell
+        self._interruption = interruption
         self._lock = threading.Lock()
         #: Wakes threads that have no slot.
         self._work = threading.Condition(self._lock)
         #: Wakes the watch when something is due before `_watch_at`.
         self._watching = threading.Condition(self._lock)
         self._watch_at = NEVER
-        self._waiting: deque[Held] = deque()
-        self._waiting_bytes = 0
+        # One job at a time is a promise of order, too.
+        self._waiting = Waiting(PATIENCE if concurrency > 1 else 0.0)
         #: The coordinator wants to know when no more than these wait.
         self._few = 0
         self._running: set[Held] = set()
@@ -91,10 +95,9 @@ class Execution:
         """Run these, after those that wait already."""
         with self._lock:
             self._waiting.extend(some)
-            self._waiting_bytes += sum(held.size for held in some)
             self._few = len(self._waiting) // 2
             self._use_free_slots()
-            if self._waiting and self._waiting[0].popped_at + START_WITHIN < self._watch_at:
+            if self._waiting and self._start_by() < self._watch_at:
                 self._watching.notify()
 
     def load(self) -> Load:
@@ -106,7 +109,7 @@ class Execution:
                 moving=self._concurrency - stuck,
                 running=len(self._running),
                 waiting=len(self._waiting),
-                waiting_bytes=self._waiting_bytes,
+                waiting_bytes=self._waiting.bytes,
                 ended=self._ended,
                 run_seconds=self._run_seconds,
             )
@@ -119,29 +122,34 @@ class Execution:
     def withdraw(self) -> list[Held]:
         """Take back all that has not started."""
         with self._lock:
-            withdrawn = list(self._waiting)
-            self._waiting.clear()
-            self._waiting_bytes = 0
-            return withdrawn
+            return self._waiting.clear()
 
     def forget(self, held: Held) -> bool:
         """Take this one back; False if it has started."""
         with self._lock:
-            try:
-                self._waiting.remove(held)
-            except ValueError:
-                return False
-            self._waiting_bytes -= held.size
-            return True
+            return self._waiting.remove(held)
 
     def running(self) -> list[Held]:
         with self._lock:
             return list(self._running)
 
     def cancel(self, held: Held) -> None:
-        """End an asynchronous attempt; a thread cannot be ended."""
+        """Let an attempt end soon, whose `cause` has been set; threads go on by default."""
         if held.is_async:
             self._loop.cancel(held)
+        elif self._interruption is not None:
+            self._interruption.interrupt(held)
+
+    def abandon(self, held: Held) -> bool:
+        """Take the attempt for ended although it runs; False if it has ended by itself."""
+        with self._lock:
+            if held not in self._running:
+                return False
+            held.abandoned = True
+            held.duration = time.monotonic() - held.started_at
+            self._running.discard(held)
+            self._ended += 1
+            return True
 
     def close(self) -> None:
         """Let idle threads and the loop end. Abandoned ones end with the process."""
@@ -152,6 +160,11 @@ class Execution:
         self._loop.close()
 
     # What the watch does
+
+    def look_again(self, held: Held, seconds: float) -> None:
+        """Let an attempt that was due be due once more, in so many seconds."""
+        with self._lock:
+            held.deadline = time.monotonic() + seconds
 
     def next_due(self) -> tuple[list[Held], list[Held]] | None:
         """Wait for what is due: attempts over their time-outs, and deliveries to give back.
@@ -164,12 +177,10 @@ class Execution:
                 overdue = [held for held in self._running if held.deadline <= now]
                 for held in overdue:
                     held.deadline = NEVER
-                    held.overdue = True
                     held.cause = held.cause or Cause.TIME_LIMIT
                 late: list[Held] = []
                 while not self._free and self._waiting and self._start_by() <= now:
-                    late.append(self._waiting.popleft())
-                    self._waiting_bytes -= late[-1].size
+                    late.append(self._waiting.take_first())
                 if overdue or late:
                     return overdue, late
                 self._watch_at = min((held.deadline for held in self._running), default=NEVER)
@@ -179,23 +190,25 @@ class Execution:
             return None
 
     def _start_by(self) -> float:
-        return self._waiting[0].popped_at + START_WITHIN
+        return self._waiting.first().popped_at + START_WITHIN
 
     # What threads and the loop do
 
     def turn(self, ended: Held) -> Held | None:
         """End an attempt and begin the next one of its sort; None if the slot became free."""
         now = time.monotonic()
-        ended.duration = now - ended.started_at
         with self._lock:
+            if ended.abandoned:
+                return None  # the worker is gone
+            ended.duration = now - ended.started_at
             self._running.discard(ended)
             self._ended += 1
             if self._run_seconds is None:
                 self._run_seconds = ended.duration
             else:
                 self._run_seconds += (ended.duration - self._run_seconds) * _WEIGHT
-            if self._waiting and self._waiting[0].is_async is ended.is_async:
-                return self._begin(now)
+            if self._waiting.may_begin(now, is_async=ended.is_async):
+                return self._begin(now, is_async=ended.is_async)
             self._free += 1
             self._use_free_slots()
         self._bell.ring()
@@ -204,13 +217,16 @@ class Execution:
     def begin_async(self) -> Held | None:
         """Begin an asynchronous attempt on a free slot, if it is the turn of one."""
         with self._lock:
-            if self._free and self._waiting and self._waiting[0].is_async:
-                return self._occupy()
+            now = time.monotonic()
+            if self._free and self._waiting.may_begin(now, is_async=True):
+                return self._occupy(now, is_async=True)
             self._use_free_slots()
             return None
 
     def complete(self, held: Held) -> None:
         """Hand over an attempt that has ended, in the thread it ran in."""
+        if held.abandoned:
+            return
         self._completed(held)
         if not self._running and not self._waiting:
             self._idle()
@@ -222,23 +238,23 @@ class Execution:
     def _begin_sync(self) -> Held | None:
         with self._lock:
             while not self._closed:
-                if self._free and self._waiting and not self._waiting[0].is_async:
-                    return self._occupy()
+                now = time.monotonic()
+                if self._free and self._waiting.may_begin(now, is_async=False):
+                    return self._occupy(now, is_async=False)
                 self._resting += 1
                 self._work.wait()
                 self._resting -= 1
             self._threads -= 1
             return None
 
-    def _occupy(self) -> Held:
+    def _occupy(self, now: float, *, is_async: bool) -> Held:
         self._free -= 1
-        held = self._begin(time.monotonic())
+        held = self._begin(now, is_async=is_async)
         self._use_free_slots()
         return held
 
-    def _begin(self, now: float) -> Held:
-        held = self._waiting.popleft()
-        self._waiting_bytes -= held.size
+    def _begin(self, now: float, *, is_async: bool) -> Held:
+        held = self._waiting.begin(is_async=is_async)
         held.started_at = now
         held.deadline = now + held.timeout
         self._running.add(held)
@@ -251,10 +267,12 @@ class Execution:
     def _use_free_slots(self) -> None:
         if not self._free or not self._waiting:
             return
-        if self._waiting[0].is_async:
+        now = time.monotonic()
+        if self._waiting.may_begin(now, is_async=True):
             self._loop.kick()
+        if not self._waiting.may_begin(now, is_async=False):
             return
-        wanted = min(self._free, len(self._waiting))
+        wanted = min(self._free, self._waiting.count_of(is_async=False))
         self._work.notify(wanted)
         for _ in range(min(wanted - self._resting, self._concurrency - self._threads)):
             thread = threading.Thread(target=self._serve, name="hypercube-job", daemon=True)
@@ -270,10 +288,13 @@ class Execution:
         held = self._begin_sync()
         while held is not None:
             held.thread_id = threading.get_ident()
-            try:
-                self.context().run(call, held)
-            except BaseException as error:  # noqa: BLE001  # even sys.exit() is a failed attempt
-                held.error = error
+            if self._interruption is not None:
+                self._interruption.run(held, self.context(), call)
+            else:
+                try:
+                    self.context().run(call, held)
+                except BaseException as error:  # noqa: BLE001  # sys.exit() is a failed attempt too
+                    held.error = error
             following = self.turn(held)
             self.complete(held)
             held = following or self._begin_sync()

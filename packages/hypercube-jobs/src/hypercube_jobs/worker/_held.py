@@ -41,6 +41,7 @@ class Held:
     """
 
     __slots__ = (
+        "abandoned",
         "attempt",
         "began",
         "cause",
@@ -50,6 +51,7 @@ class Held:
         "error",
         "extend_at",
         "failure",
+        "hopeless",
         "is_async",
         "kind",
         "lease",
@@ -58,7 +60,6 @@ class Held:
         "middleware",
         "outcome",
         "outcome_unknown",
-        "overdue",
         "pause",
         "policy",
         "popped_at",
@@ -120,8 +121,10 @@ class Held:
         self.began = False
         #: The payload could not be read.
         self.unreadable = False
-        #: It ran longer than its time-out.
-        self.overdue = False
+        #: Nobody waits for its end any more.
+        self.hopeless = False
+        #: It is settled without it.
+        self.abandoned = False
         self.cause: Cause | None = None
         self.error: BaseException | None = None
         #: What is recorded of the error.

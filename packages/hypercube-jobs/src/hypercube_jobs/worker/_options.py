@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
+from hypercube_jobs.worker._interruption import AVAILABLE
 from hypercube_queue import MAX_DURATION, Guarantees, InvalidArgument
 from hypercube_queue.driver import checked_count, checked_queue_name, shown
 
@@ -25,13 +26,25 @@ class WorkerOptions:
     stop_when_empty: bool
     stop_timeout: timedelta | None
     settle_after: timedelta
+    interrupt_threads: bool
+    process_ends: bool
+    end_on_overrun: bool
 
     def __post_init__(self) -> None:
         checked_count("concurrency", self.concurrency, at_most=_MAX_CONCURRENCY)
         if self.max_jobs is not None:
             checked_count("max_jobs", self.max_jobs)
-        if not isinstance(self.stop_when_empty, bool):
-            raise InvalidArgument(f"stop_when_empty is {shown(self.stop_when_empty)}, not a bool")
+        for name in ("stop_when_empty", "interrupt_threads", "process_ends", "end_on_overrun"):
+            value = getattr(self, name)
+            if not isinstance(value, bool):
+                raise InvalidArgument(f"{name} is {shown(value)}, not a bool")
+        if self.interrupt_threads and not AVAILABLE:
+            raise InvalidArgument("interrupt_threads works on CPython only, not on this Python")
+        if self.end_on_overrun and not self.process_ends:
+            raise InvalidArgument(
+                "end_on_overrun leaves a thread behind that only the end of the process ends, so "
+                "it goes with process_ends"
+            )
         _check_duration("sleep", self.sleep)
         if not self.sleep:
             raise InvalidArgument("sleep is 0; a pop that never waits would keep a core busy")

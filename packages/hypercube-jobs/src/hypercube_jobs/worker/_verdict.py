@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from asyncio import CancelledError
+from dataclasses import replace
 from datetime import timedelta
 
+from hypercube_jobs import _errors
 from hypercube_jobs._clock import Clock
 from hypercube_jobs._errors import (
     Interrupted,
     PermanentError,
+    ThreadInterrupt,
     TimeLimitExceeded,
     UnknownNamespace,
     WorkerLost,
@@ -29,6 +32,8 @@ from hypercube_queue.driver import HEADROOM_BYTES
 
 _ACK = Ack()
 _AT_ONCE = timedelta(0)
+#: What a handler ends with that was ended from outside.
+_OURS = (CancelledError, ThreadInterrupt)
 
 
 class Judge:
@@ -42,23 +47,34 @@ class Judge:
         self._max_delay = guarantees.max_delay
         self._clock = clock
 
-    def judge(self, held: Held) -> None:
-        """Decide about an attempt that has ended, with or without an error."""
+    def judge(self, held: Held, *, not_before: timedelta = _AT_ONCE) -> None:
+        """Decide about an attempt that has ended, with or without an error.
+
+        If it is tried again, then in `not_before` or later.
+        """
         if held.error is None and held.cause is None:
             held.outcome = Outcome.DONE
             held.decision = _ACK
             return
         held.outcome = _outcome(held)
+        error = held.error
         decision = held.decision = decide(
-            held.outcome, held.standing, held.record, held.policy, self._max_delay
+            held.outcome,
+            held.standing,
+            held.record,
+            held.policy,
+            self._max_delay,
+            wanted=error.delay if isinstance(error, _errors.Retry) else None,
         )
         if isinstance(decision, Ack):
             return
+        if isinstance(decision, Retry) and decision.delay < not_before:
+            decision = held.decision = replace(decision, delay=not_before)
         record = held.record
         if isinstance(decision, Retry) and decision.free:
             record.note_interruption()
-        elif held.error is not None:
-            self._note_failure(held, held.error, held.standing.number)
+        elif error is not None:
+            self._note_failure(held, error, held.standing.number)
             if held.outcome is not Outcome.INTERRUPTED:
                 record.end_interruptions()
         if isinstance(decision, DeadLetter):
@@ -113,7 +129,7 @@ def _outcome(held: Held) -> Outcome:
     if error is None:
         # An asynchronous handler may finish in spite of being cancelled.
         return Outcome.DONE
-    if held.cause is Cause.SHUTDOWN and isinstance(error, CancelledError):
+    if held.cause is Cause.SHUTDOWN and isinstance(error, _OURS):
         if held.record.interrupted >= MAX_FREE_INTERRUPTIONS:
             held.error = Interrupted(
                 f"a shutdown cancelled the attempt; the {MAX_FREE_INTERRUPTIONS} before it in a "
@@ -133,7 +149,7 @@ def _blame_time_limit(held: Held) -> None:
     if error is not None:
         # Where it was when it was cancelled, or what it raised then.
         held.error.__traceback__ = error.__traceback__
-        held.error.__cause__ = None if isinstance(error, CancelledError) else error
+        held.error.__cause__ = None if isinstance(error, _OURS) else error
 
 
 def time_limit_error(held: Held) -> TimeLimitExceeded:

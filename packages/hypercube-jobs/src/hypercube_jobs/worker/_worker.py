@@ -14,6 +14,7 @@ from typing import Any
 
 from hypercube_jobs._jobs import Jobs
 from hypercube_jobs.worker._coordinator import Coordinator
+from hypercube_jobs.worker._ending import Ending
 from hypercube_jobs.worker._options import WorkerOptions, checked_queues
 from hypercube_queue import InvalidArgument
 
@@ -38,10 +39,20 @@ class Worker:
     `stop_timeout` bounds how long running jobs may take once it is to stop; None and zero
     wait for them. After that asynchronous handlers are cancelled, and go back to their queue
     at no cost, three times in a row. Nothing can end a thread: a synchronous handler is
-    waited for until its own time-out.
+    waited for until its own time-out, but for the options below.
 
     `settle_after` is how long a finished job may wait for others to be settled together with;
     zero settles each by itself.
+
+    `interrupt_threads` raises ThreadInterrupt in the thread of a synchronous handler where an
+    asynchronous one would be cancelled: over its time-out, without its lease, after
+    `stop_timeout`. It comes up between two steps of Python, so it does not end a call that
+    blocks, and it may come up anywhere, in a library's innermost parts as well.
+
+    `process_ends` is a promise of the caller's that the process ends as soon as `run` returns.
+    Then handlers that go on after `stop_timeout` are not waited for: their jobs are back in
+    the queue at no cost, five seconds later. With `end_on_overrun` a synchronous handler that
+    goes on after its time-out ends the worker, for a supervisor to start another process.
 
     Raises InvalidArgument for a bad option.
     """
@@ -57,6 +68,9 @@ class Worker:
         stop_when_empty: bool = False,
         stop_timeout: timedelta | None = None,
         settle_after: timedelta = timedelta(milliseconds=5),
+        interrupt_threads: bool = False,
+        process_ends: bool = False,
+        end_on_overrun: bool = False,
     ) -> None:
         if not isinstance(jobs, Jobs):
             raise InvalidArgument(f"a worker is for a Jobs object, not {type(jobs).__name__}")
@@ -69,14 +83,23 @@ class Worker:
             stop_when_empty=stop_when_empty,
             stop_timeout=stop_timeout,
             settle_after=settle_after,
+            interrupt_threads=interrupt_threads,
+            process_ends=process_ends,
+            end_on_overrun=end_on_overrun,
         )
         self._started = threading.Lock()
         self._ended = threading.Event()
+        self._ending = Ending.STOPPED
         self._error: BaseException | None = None
         # Handlers see the context variables of whoever made the worker, each in a copy.
         self._coordinator = Coordinator(jobs, self._options, contextvars.copy_context())
 
-    def run(self) -> None:
+    @property
+    def abandoned(self) -> int:
+        """How many handlers still run although their jobs are settled, with `process_ends`."""
+        return self._coordinator.abandoned
+
+    def run(self) -> Ending:
         """Work until stopped, and return when all that ran has ended and is settled.
 
         In the main thread SIGTERM and SIGINT mean `stop()`, a second one `stop(now=True)`,
@@ -87,6 +110,7 @@ class Worker:
         """
         if not self._started.acquire(blocking=False):
             raise InvalidArgument("this worker has run already; make another one")
+        self._warn_of_long_kinds()
         thread = threading.Thread(target=self._work, name="hypercube-worker", daemon=True)
         with self._signals():
             thread.start()
@@ -98,19 +122,34 @@ class Worker:
                 raise
         if self._error is not None:
             raise self._error
+        return self._ending
 
     def stop(self, *, now: bool = False) -> None:
         """Let `run` end: from any thread, a handler or a signal handler, and without waiting.
 
         What has not started goes back at once; what runs may end, for up to `stop_timeout`.
-        With `now` it is interrupted at once, and synchronous handlers are left alone: their
-        jobs come back when their leases end, so end the process then.
+        With `now` it is interrupted at once, and threads that cannot be are left alone: end
+        the process then. Their jobs come back when their leases end, or with `process_ends`
+        five seconds later and at no cost.
         """
         self._coordinator.stop(now=now)
 
+    def _warn_of_long_kinds(self) -> None:
+        guarantees = self._jobs.queue.guarantees
+        longest = guarantees.max_visibility if guarantees.leases else guarantees.max_hold
+        for kind in self._jobs.kinds():
+            if kind.handler and longest is not None and kind.policy.timeout > longest:
+                _log.warning(
+                    "jobs of the kind %s may take %s, but the backend takes back what is held for "
+                    "longer than %s: such a job would run twice at once",
+                    kind.name,
+                    kind.policy.timeout,
+                    longest,
+                )
+
     def _work(self) -> None:
         try:
-            self._coordinator.run()
+            self._ending = self._coordinator.run()
         except BaseException as error:  # noqa: BLE001  # run() raises it
             self._error = error
         finally:

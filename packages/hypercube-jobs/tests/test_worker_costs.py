@@ -1,0 +1,113 @@
+"""What a worker costs: nothing while it waits, and no more memory for more jobs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass
+
+from hypercube_jobs import Jobs, Worker
+from hypercube_queue import open_queue
+
+#: How many jobs show that memory stays flat; a million in the nightly run.
+MANY = 1_000_000 if os.environ.get("HYPERCUBE_TEST_ALL") == "1" else 30_000
+
+
+def test_an_idle_worker_uses_less_than_a_hundredth_of_a_core(url_of_each: str) -> None:
+    """With default settings, by the time that the processor spends on it."""
+    seconds = 4
+    with open_queue(url_of_each) as queue:
+        jobs = Jobs(queue)
+        jobs.handler("note")(noted)
+        worker = Worker(jobs)
+        thread = threading.Thread(target=worker.run)
+        thread.start()
+        time.sleep(1.5)  # until it has connected and made what it needs
+        before = time.process_time()
+        time.sleep(seconds)
+        spent = time.process_time() - before
+        worker.stop()
+        thread.join()
+
+    assert spent / seconds < 0.01
+
+
+@dataclass
+class Note:
+    """The job of these tests."""
+
+    number: int
+
+
+def noted(job: Note) -> None: ...
+
+
+PROGRAM = """
+import gc, logging, resource, sys, threading
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from hypercube_jobs import Constant, Jobs, Worker, current_attempt
+from hypercube_queue import open_queue
+
+logging.disable(logging.CRITICAL)
+
+@dataclass
+class Note:
+    number: int
+    text: str = "x" * 100
+
+queue = open_queue("memory://")
+jobs = Jobs(queue)
+jobs.declare("sync", Note, backoff=Constant(timedelta(0)))
+jobs.declare("async", Note, backoff=Constant(timedelta(0)))
+
+def run(job):
+    if job.number % 50 == 0 and current_attempt().number == 1:
+        raise ValueError("once")
+
+@jobs.handler("sync")
+def handle(job):
+    run(job)
+
+@jobs.handler("async")
+async def handle_async(job):
+    run(job)
+
+def work(count):
+    worker = Worker(jobs, concurrency=4)
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    for first in range(0, count, 1_000):
+        queue.push(*(
+            jobs.message(Note(number), kind="sync" if number % 20 else "async")
+            for number in range(first, first + 1_000)
+        ))
+        while queue.stats("default").ready > 2_000:
+            threading.Event().wait(0.001)
+    while queue.queues():
+        threading.Event().wait(0.01)
+    taken = rss()
+    worker.stop()
+    thread.join()
+    return taken
+
+def rss():
+    gc.collect()
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize() / 1e6
+
+first = work(10_000)
+print(work(int(sys.argv[1])) - first)
+"""
+
+
+def test_memory_does_not_grow_with_the_jobs_that_were_run() -> None:
+    """With failures and both sorts of handlers among them."""
+    output = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(MANY)], capture_output=True, text=True, check=True
+    ).stdout
+    assert float(output) < 10, "megabytes more than after the first ten thousand"
