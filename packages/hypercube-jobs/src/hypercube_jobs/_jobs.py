@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import Unpack
 
 from hypercube_jobs import _failed_jobs
 from hypercube_jobs._attached import AttachedQueue
@@ -16,8 +15,7 @@ from hypercube_jobs._inline import InlineQueue
 from hypercube_jobs._middleware import Middleware
 from hypercube_jobs._namespace import Namespace
 from hypercube_jobs._observer import Observer
-from hypercube_jobs._periodic import PeriodicJob, PeriodicOptions, periodic_job
-from hypercube_jobs._periodic_times import When
+from hypercube_jobs._periodic import PeriodicJob
 from hypercube_jobs._registry import Kind
 from hypercube_queue import (
     InvalidArgument,
@@ -54,7 +52,6 @@ class Jobs(Namespace):
             )
         super().__init__("", Dispatcher(queue, clock))
         self._namespaces: dict[str, Namespace] = {"": self}
-        self._periodic: dict[str, PeriodicJob] = {}
         self.set_observers(*observers)
         if isinstance(queue, AttachedQueue):
             queue.attach(self)
@@ -125,37 +122,9 @@ class Jobs(Namespace):
 
     # Periodic jobs
 
-    def schedule(
-        self,
-        name: str,
-        when: When,
-        job: object,
-        *,
-        kind: str | None = None,
-        **options: Unpack[PeriodicOptions],
-    ) -> None:
-        """Declare that `job` is dispatched whenever it is due, as long as a Scheduler runs.
-
-            jobs.schedule("report", Cron("30 3 * * *", timezone="Europe/Berlin"), Report())
-            jobs.schedule("sweep", Every(timedelta(minutes=5)), lambda due: Sweep(until=due))
-
-        `job` is of a declared kind, or a function that makes it from its due time, an aware
-        datetime in UTC. `name` is part of the ids, so it stays as it is. The options are those
-        of a dispatch.
-
-        Raises InvalidArgument for a bad option or a name that is taken, and as `dispatch` does
-        for a job that cannot be dispatched.
-        """
-        periodic = periodic_job(name, when, job, kind, options)
-        if name in self._periodic:
-            raise InvalidArgument(f"a periodic job is named {shown(name)} already")
-        if not periodic.is_made:
-            self.message(job, kind=kind, **options)
-        self._periodic[name] = periodic
-
     def periodic(self) -> list[PeriodicJob]:
-        """All that is scheduled, in that order."""
-        return list(self._periodic.values())
+        """All that is scheduled, namespace by namespace, each in that order."""
+        return [each for space in self._namespaces.values() for each in space._periodic.values()]
 
     def kinds(self) -> list[Kind]:
         """All that is declared, namespace by namespace, each in that order."""

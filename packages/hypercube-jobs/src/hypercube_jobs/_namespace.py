@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar, Unpack
 
 from hypercube_jobs._dispatcher import Dispatcher, DispatchResult
+from hypercube_jobs._periodic import PeriodicJob, PeriodicOptions, periodic_job
+from hypercube_jobs._periodic_times import When
 from hypercube_jobs._policy import DispatchOptions, KindOptions, checked_policy
 from hypercube_jobs._registry import Kind, Registry, check_handler, job_type
 from hypercube_queue import InvalidArgument, Message
-from hypercube_queue.driver import checked_name
+from hypercube_queue.driver import checked_name, shown
 
 H = TypeVar("H", bound=Callable[[Any], object])
 
@@ -33,6 +35,7 @@ class Namespace:
         self._name = name
         self._dispatcher = dispatcher
         self._registry = Registry(name)
+        self._periodic: dict[str, PeriodicJob] = {}
 
     @property
     def name(self) -> str:
@@ -185,3 +188,33 @@ class Namespace:
         """
         declared = self._registry.of(job) if kind is None else self._registry.named(kind)
         return self._dispatcher.message(declared, job, **options)
+
+    # Periodic jobs
+
+    def schedule(
+        self,
+        name: str,
+        when: When,
+        job: object,
+        *,
+        kind: str | None = None,
+        **options: Unpack[PeriodicOptions],
+    ) -> None:
+        """Declare that `job` is dispatched whenever it is due, as long as a Scheduler runs.
+
+            jobs.schedule("report", Cron("30 3 * * *", timezone="Europe/Berlin"), Report())
+            jobs.schedule("sweep", Every(timedelta(minutes=5)), lambda due: Sweep(until=due))
+
+        `job` is of a declared kind, or a function that makes it from its due time, an aware
+        datetime in UTC. `name` is part of the ids, so it stays as it is. The options are those
+        of a dispatch.
+
+        Raises InvalidArgument for a bad option or a name that is taken, and as `dispatch` does
+        for a job that cannot be dispatched.
+        """
+        periodic = periodic_job(name, when, job, namespace=self._name, kind=kind, options=options)
+        if name in self._periodic:
+            raise InvalidArgument(f"a periodic job is named {shown(name)} already")
+        if not periodic.is_made:
+            self.message(job, kind=kind, **options)
+        self._periodic[name] = periodic

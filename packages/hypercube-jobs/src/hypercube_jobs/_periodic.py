@@ -29,6 +29,8 @@ class PeriodicJob:
     """A name, the times when it is due, and what is dispatched then."""
 
     name: str
+    #: Empty but for those of `jobs.under(namespace)`.
+    namespace: str = ""
     when: When
     #: The job, or a function that makes it from its due time.
     job: object
@@ -39,7 +41,8 @@ class PeriodicJob:
 
     def id(self, due: datetime) -> str:
         """The id of the job that is dispatched for `due`, the same for every scheduler."""
-        return f"cron:{self.name}:{due.astimezone(UTC).isoformat().replace('+00:00', 'Z')}"
+        whose = f"@{self.namespace}" if self.namespace else ""
+        return f"cron{whose}:{self.name}:{due.astimezone(UTC).isoformat().replace('+00:00', 'Z')}"
 
     @property
     def is_made(self) -> bool:
@@ -73,7 +76,13 @@ _FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial)
 
 
 def periodic_job(
-    name: str, when: When, job: object, kind: str | None, options: PeriodicOptions
+    name: str,
+    when: When,
+    job: object,
+    *,
+    namespace: str,
+    kind: str | None,
+    options: PeriodicOptions,
 ) -> PeriodicJob:
     """Check what can be checked before it is due. Raises InvalidArgument."""
     checked_name("name", name, may_be_empty=False)
@@ -87,6 +96,8 @@ def periodic_job(
             f"{min(unknown)} is no option of a periodic job: its id and its delay are those of its "
             "due time"
         )
-    periodic = PeriodicJob(name=name, when=when, job=job, kind=kind, options=options)
+    periodic = PeriodicJob(
+        name=name, namespace=namespace, when=when, job=job, kind=kind, options=options
+    )
     checked_name("id", periodic.id(datetime.max.replace(tzinfo=UTC)), may_be_empty=False)
     return periodic

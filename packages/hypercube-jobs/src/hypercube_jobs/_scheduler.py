@@ -137,9 +137,10 @@ class Scheduler:
 
     def _pushed(self, periodic: PeriodicJob, due: datetime, delay: timedelta) -> DispatchResult:
         job, id = periodic.made_for(due), periodic.id(due)
+        space = self._jobs.under(periodic.namespace) if periodic.namespace else self._jobs
         if periodic.kind is None:
-            return self._jobs.dispatch(job, id=id, delay=delay, **periodic.options)
-        return self._jobs.dispatch_kind(periodic.kind, job, id=id, delay=delay, **periodic.options)
+            return space.dispatch(job, id=id, delay=delay, **periodic.options)
+        return space.dispatch_kind(periodic.kind, job, id=id, delay=delay, **periodic.options)
 
     def _note_missed(self, periodic: PeriodicJob, after: datetime, until: datetime) -> None:
         past = list(islice(periodic.between(after, until), _COUNTED))
