@@ -1,0 +1,164 @@
+"""The API reference of the site: a page for each distribution, from its docstrings.
+
+`docs/conf.py` uses it. Public is what stands in the `__all__` of a module whose path has no
+underscore at its beginnings, so a new distribution or module is there without being listed.
+"""
+
+from __future__ import annotations
+
+import builtins
+import importlib
+import re
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import workspace
+
+_PAGE = """\
+# {name}
+
+{sections}"""
+_SECTION = """\
+## `{module}`
+
+```{{eval-rst}}
+.. automodule:: {module}
+   :members: {members}
+   :undoc-members:
+```
+"""
+#: Code between backquotes, and what would be markup outside of them.
+_MARKUP = re.compile(r"`[^`]*`|[*|]")
+
+
+class Reference:
+    """What is public in some distributions, which have to be installed."""
+
+    def __init__(self, packages: Iterable[workspace.Package], root: Path) -> None:
+        #: By distribution, and in that by module: the names, each where it is met first.
+        self.names: dict[str, dict[str, list[str]]] = {}
+        self._public: dict[str, str] = {}
+        for package in packages:
+            modules = self.names.setdefault(package.name, {})
+            for module in public_modules(root / package.source, package.import_name):
+                if names := self._names(module):
+                    modules[module] = names
+        found = Counter(path.rpartition(".")[2] for path in self._public.values())
+        #: Names that mean one thing only, whichever module they are written in.
+        self._alone = {
+            path.rpartition(".")[2]: path
+            for path in self._public.values()
+            if found[path.rpartition(".")[2]] == 1
+        }
+
+    def write(self, folder: Path) -> None:
+        """Make `folder` hold the pages, and nothing else."""
+        folder.mkdir(exist_ok=True)
+        wanted = {folder / f"{name}.md": page for name, page in self.pages().items()}
+        for file in folder.iterdir():
+            if file not in wanted:
+                file.unlink()
+        for file, page in wanted.items():
+            # An unchanged page is not read again.
+            if not file.exists() or file.read_text() != page:
+                file.write_text(page)
+
+    def pages(self) -> dict[str, str]:
+        """The pages in Markdown, by distribution."""
+        return {
+            name: _PAGE.format(
+                name=name,
+                sections="\n".join(
+                    _SECTION.format(module=module, members=", ".join(names))
+                    for module, names in modules.items()
+                ),
+            )
+            for name, modules in self.names.items()
+        }
+
+    def public_path(self, name: str) -> str | None:
+        """Where the reference has what is defined in a private module, or is called so."""
+        for path, public in self._public.items():
+            if name == path or name.startswith(f"{path}."):
+                return public + name.removeprefix(path)
+        first, dot, rest = name.partition(".")
+        return self._alone[first] + dot + rest if first in self._alone else None
+
+    def _names(self, module: str) -> list[str]:
+        loaded = importlib.import_module(module)
+        names = []
+        for name in loaded.__all__:
+            if name == "__version__":
+                continue
+            thing = getattr(loaded, name)
+            # What a module loads at its first use is not seen by autodoc else.
+            vars(loaded).setdefault(name, thing)
+            home = f"{getattr(thing, '__module__', module)}.{getattr(thing, '__qualname__', name)}"
+            if self._public.setdefault(home, f"{module}.{name}") == f"{module}.{name}":
+                names.append(name)
+        return names
+
+
+def public_modules(source: Path, name: str) -> list[str]:
+    """The modules of a distribution whose path has nothing private in it, sorted."""
+    files = [file.relative_to(source).with_suffix("") for file in source.rglob("*.py")]
+    parts = [file.parts[:-1] if file.name == "__init__" else file.parts for file in files]
+    return sorted(
+        ".".join((name, *path)) for path in parts if not any(part.startswith("_") for part in path)
+    )
+
+
+def as_markup(lines: list[str]) -> list[str]:
+    """A docstring as Sphinx is to read it.
+
+    An indented block is code, as it is in Markdown; names and code within a line stand between
+    backquotes, and nothing else is markup.
+    """
+    result: list[str] = []
+    within = False
+    for line in lines:
+        indented = line.startswith("    ")
+        if indented and not within and not (result and result[-1].endswith("::")):
+            result += ["", "::", ""]
+        within = indented or (within and not line.strip())
+        if not indented and result and result[-1].startswith("    ") and line.strip():
+            result.append("")
+        result.append(line if indented else _MARKUP.sub(_escaped, line))
+    return result
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return found[0] if found[0].startswith("`") else f"\\{found[0]}"
+
+
+def connect(app: Any, reference: Reference) -> None:
+    """Hook it into Sphinx."""
+
+    def read_docstring(
+        _app: Any, _what: str, _name: str, _object: Any, _options: Any, lines: list[str]
+    ) -> None:
+        lines[:] = as_markup(lines)
+
+    def unlink(app: Any, document: Any) -> None:
+        """Make text of what can lead nowhere on the site."""
+        here = Path(app.env.doc2path(app.env.docname)).parent
+        for node in list(document.findall(lambda node: node.tagname == "pending_xref")):
+            target = node["reftarget"]
+            # A type of Python's own, which Sphinx would take for a field of the same name.
+            is_builtin = node["reftype"] == "class" and hasattr(builtins, target)
+            # A folder is there only for those who read the repository.
+            if is_builtin or (node["reftype"] == "myst" and (here / target).is_dir()):
+                node.replace_self(node.children)
+
+    def resolve(app: Any, env: Any, node: Any, shown: Any) -> Any:
+        path = reference.public_path(node["reftarget"]) if node.get("refdomain") == "py" else None
+        if path is None:
+            return None
+        arguments = (env, node["refdoc"], app.builder, "obj", path, node, shown)
+        return env.get_domain("py").resolve_xref(*arguments)
+
+    app.connect("autodoc-process-docstring", read_docstring)
+    app.connect("doctree-read", unlink)
+    app.connect("missing-reference", resolve)
