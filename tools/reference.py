@@ -6,8 +6,10 @@ underscore at its beginnings, so a new distribution or module is there without b
 
 from __future__ import annotations
 
+import ast
 import builtins
 import importlib
+import inspect
 import re
 from collections import Counter
 from collections.abc import Iterable
@@ -27,8 +29,13 @@ _SECTION = """\
 .. automodule:: {module}
    :members: {members}
    :undoc-members:
-```
+{data}```
 """
+_DATA = """
+.. autodata:: {module}.{name}
+{option}"""
+#: A longer value says less than the sentence above it.
+_LONGEST_VALUE = 80
 #: Code between backquotes, and what would be markup outside of them.
 _MARKUP = re.compile(r"`[^`]*`|[*|]")
 
@@ -40,6 +47,8 @@ class Reference:
         #: By distribution, and in that by module: the names, each where it is met first.
         self.names: dict[str, dict[str, list[str]]] = {}
         self._public: dict[str, str] = {}
+        #: Where constants and aliases are defined, by where they are public.
+        self._data: dict[str, str] = {}
         for package in packages:
             modules = self.names.setdefault(package.name, {})
             for module in public_modules(root / package.source, package.import_name):
@@ -70,13 +79,14 @@ class Reference:
         return {
             name: _PAGE.format(
                 name=name,
-                sections="\n".join(
-                    _SECTION.format(module=module, members=", ".join(names))
-                    for module, names in modules.items()
-                ),
+                sections="\n".join(self._section(module) for module in modules.items()),
             )
             for name, modules in self.names.items()
         }
+
+    def data_home(self, path: str) -> str | None:
+        """The module that defines a public constant or alias of a type."""
+        return self._data.get(path)
 
     def public_path(self, name: str) -> str | None:
         """Where the reference has what is defined in a private module, or is called so."""
@@ -88,6 +98,7 @@ class Reference:
 
     def _names(self, module: str) -> list[str]:
         loaded = importlib.import_module(module)
+        homes = _imported(Path(loaded.__file__ or ""))
         names = []
         for name in loaded.__all__:
             if name == "__version__":
@@ -95,10 +106,41 @@ class Reference:
             thing = getattr(loaded, name)
             # What a module loads at its first use is not seen by autodoc else.
             vars(loaded).setdefault(name, thing)
-            home = f"{getattr(thing, '__module__', module)}.{getattr(thing, '__qualname__', name)}"
-            if self._public.setdefault(home, f"{module}.{name}") == f"{module}.{name}":
+            public = f"{module}.{name}"
+            if inspect.isclass(thing) or inspect.isroutine(thing):
+                home = f"{thing.__module__}.{thing.__qualname__}"
+            else:
+                self._data[public] = homes.get(name, module)
+                home = f"{self._data[public]}.{name}"
+            if self._public.setdefault(home, public) == public:
                 names.append(name)
         return names
+
+    def _section(self, module: tuple[str, list[str]]) -> str:
+        path, names = module
+        loaded = importlib.import_module(path)
+        data = [name for name in names if f"{path}.{name}" in self._data]
+        # autodoc takes a value that is imported for somebody else's, unless it is named.
+        entries = [
+            _DATA.format(
+                module=path,
+                name=name,
+                option="   :no-value:\n" * (len(repr(getattr(loaded, name))) > _LONGEST_VALUE),
+            )
+            for name in data
+        ]
+        members = ", ".join(name for name in names if name not in data)
+        return _SECTION.format(module=path, members=members, data="".join(entries))
+
+
+def _imported(file: Path) -> dict[str, str]:
+    """Where a module has its names from."""
+    return {
+        alias.name: node.module
+        for node in ast.parse(file.read_text()).body
+        if isinstance(node, ast.ImportFrom) and node.module
+        for alias in node.names
+    }
 
 
 def public_modules(source: Path, name: str) -> list[str]:
@@ -135,10 +177,16 @@ def _escaped(found: re.Match[str]) -> str:
 
 def connect(app: Any, reference: Reference) -> None:
     """Hook it into Sphinx."""
+    from sphinx.pycode import ModuleAnalyzer  # only who builds the site has it
 
     def read_docstring(
-        _app: Any, _what: str, _name: str, _object: Any, _options: Any, lines: list[str]
+        _app: Any, what: str, name: str, _object: Any, _options: Any, lines: list[str]
     ) -> None:
+        home = reference.data_home(name) if what == "data" else None
+        if home is not None:
+            # Else it would be that of the value's type.
+            comments = ModuleAnalyzer.for_module(home).find_attr_docs()
+            lines[:] = comments.get(("", name.rpartition(".")[2]), [])
         lines[:] = as_markup(lines)
 
     def unlink(app: Any, document: Any) -> None:

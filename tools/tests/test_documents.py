@@ -41,7 +41,10 @@ EACH = pytest.mark.parametrize(
 )
 
 #: What a block may be called. Another name for Python would dodge the test that runs it.
-_LANGUAGES = {"console", "ini", "json", "markdown", "python", "sql", "text", "toml", "yaml"}
+_LANGUAGES = {
+    *("console", "ini", "json", "markdown", "python", "sql", "text", "toml", "yaml"),
+    "{toctree}",
+}
 
 
 #: Whose code a block marked as foreign may show.
@@ -224,6 +227,17 @@ def test_a_text_without_markers_is_refused() -> None:
     """Rather than losing the table."""
     with pytest.raises(ValueError, match="lacks the markers"):
         guarantees.with_table("no markers")
+
+
+def test_ci_runs_every_part_of_the_tests() -> None:
+    """The parts of the workspace stand in a workflow by name; the packages are found."""
+    workflow = (ROOT / ".github/workflows/test.yml").read_text()
+    named = re.search(r"part: \[(.*)\]", workflow)
+    parts = re.search(r"^PARTS = \[(.*)\]", (ROOT / "noxfile.py").read_text(), re.MULTILINE)
+
+    assert named is not None
+    assert parts is not None
+    assert named[1].split(", ") == re.findall(r'"(\w+)"', parts[1])
 
 
 def test_ci_runs_the_very_command_of_the_readme() -> None:
