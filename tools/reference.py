@@ -21,6 +21,15 @@ import workspace
 _PAGE = """\
 # {name}
 
+Version {version}: [what it is and how to use it]({folder}/README.md),
+[what has changed]({folder}/CHANGELOG.md).
+
+```{{toctree}}
+:hidden:
+
+Changes <{folder}/CHANGELOG>
+```
+
 {sections}"""
 _SECTION = """\
 ## `{module}`
@@ -49,7 +58,8 @@ class Reference:
         self._public: dict[str, str] = {}
         #: Where constants and aliases are defined, by where they are public.
         self._data: dict[str, str] = {}
-        for package in packages:
+        self._packages = {package.name: package for package in packages}
+        for package in self._packages.values():
             modules = self.names.setdefault(package.name, {})
             for module in public_modules(root / package.source, package.import_name):
                 if names := self._names(module):
@@ -79,6 +89,8 @@ class Reference:
         return {
             name: _PAGE.format(
                 name=name,
+                version=self._packages[name].version,
+                folder=f"../../{self._packages[name].folder.as_posix()}",
                 sections="\n".join(self._section(module) for module in modules.items()),
             )
             for name, modules in self.names.items()
