@@ -197,7 +197,7 @@ def _lint(session: nox.Session) -> None:
 
 
 def _types(session: nox.Session) -> None:
-    needed = (*_test_requirements(PACKAGES.values()), *SERVERS, *STUBS, MYPY, "nox")
+    needed = (*_test_requirements(PACKAGES.values()), *SERVERS, *STUBS, *SITE, MYPY, "nox")
     _install(session, *_everything(), *needed)
     session.run("mypy", *(str(package.source) for package in PACKAGES.values()))
     session.run("mypy", "noxfile.py", "docs/conf.py", *map(str, Path("tools").glob("*.py")))

@@ -36,9 +36,12 @@ _SECTION = """\
 
 ```{{eval-rst}}
 .. automodule:: {module}
-   :members: {members}
+{members}{data}```
+"""
+# Without names it would be all members.
+_MEMBERS = """\
+   :members: {names}
    :undoc-members:
-{data}```
 """
 _DATA = """
 .. autodata:: {module}.{name}
@@ -141,7 +144,8 @@ class Reference:
             )
             for name in data
         ]
-        members = ", ".join(name for name in names if name not in data)
+        rest = [name for name in names if name not in data]
+        members = _MEMBERS.format(names=", ".join(rest)) if rest else ""
         return _SECTION.format(module=path, members=members, data="".join(entries))
 
 

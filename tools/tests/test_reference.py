@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -88,3 +89,21 @@ def test_an_indented_block_of_a_docstring_is_code() -> None:
 def test_a_block_that_ends_without_an_empty_line_gets_one() -> None:
     """Else Sphinx would complain."""
     assert as_markup(["    a = 1", "Text."]) == ["", "::", "", "    a = 1", "", "Text."]
+
+
+def test_a_module_that_has_only_constants_of_its_own_lists_no_members(tmp_path: Path) -> None:
+    """Its other names stand where they were met first."""
+    source = tmp_path / "packages/house/src/house"
+    (source / "door").mkdir(parents=True)
+    (source / "__init__.py").write_text("from house.door import Door\n\n__all__ = ['Door']\n")
+    (source / "door/__init__.py").write_text(
+        "class Door: ...\n\nWIDTH = 1\n\n__all__ = ['WIDTH', 'Door']\n"
+    )
+    package = replace(next(iter(PACKAGES.values())), name="house", folder=Path("packages/house"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(source.parent))
+        page = Reference([package], tmp_path).pages()["house"]
+
+    assert "   :members: Door\n" in page
+    assert page.count(":members:") == 1
+    assert ".. autodata:: house.door.WIDTH\n" in page
