@@ -34,14 +34,15 @@ FINGERPRINT = DIST / "fingerprint.txt"
 
 EXAMPLE = ROOT / "packages/hypercube-jobs/examples/check_links.py"
 #: All that a contributor must pass, the quick parts first.
-PARTS = ["lint", "types", *PACKAGES, "distributions", "tools"]
+PARTS = ["lint", "types", "docs", *PACKAGES, "distributions", "tools"]
 PYTHONS = nox.project.python_versions(
     nox.project.load_toml(ROOT / next(iter(PACKAGES.values())).folder / "pyproject.toml")
 )
 
-# A new release of these two may disagree with code that nobody touched.
+# A new release of these may disagree with what nobody touched.
 RUFF = "ruff==0.17.6"
 MYPY = "mypy==2.4.1"
+SITE = ("furo==2025.12.19", "myst-parser==5.2.0", "sphinx==9.0.4")
 #: Of the workflows: the schema, and what an attacker would look for.
 WORKFLOWS = ("check-jsonschema==0.39.0", "zizmor==1.32.0")
 
@@ -117,6 +118,12 @@ def types(session: nox.Session) -> None:
 
 
 @nox.session(requires=["wheels"])
+def docs(session: nox.Session) -> None:
+    """Build the site into dist/site; a warning is a failure, and so is a broken link."""
+    _docs(session)
+
+
+@nox.session(requires=["wheels"])
 def quickstart(session: nox.Session) -> None:
     """Check the links of Markdown files by jobs on SQLite: `-- FOLDER --db FILE`."""
     _install(session, *nox.project.load_toml(EXAMPLE)["dependencies"])
@@ -133,7 +140,7 @@ def bench(session: nox.Session) -> None:
 
 @nox.session(requires=["wheels"])
 def guarantees(session: nox.Session) -> None:
-    """Write the table of guarantees into README.md; `-- --check` only compares."""
+    """Write the table of guarantees where it is printed; `-- --check` only compares."""
     _install(session, *_everything())
     session.run("python", "tools/guarantees.py", *session.posargs)
 
@@ -144,6 +151,9 @@ def _test(session: nox.Session, part: str, **environment: str) -> None:
         return
     if part == "types":
         _types(session)
+        return
+    if part == "docs":
+        _docs(session)
         return
     if part == "distributions":
         # Not one of them is installed here: the tests make environments of their own.
@@ -187,14 +197,24 @@ def _lint(session: nox.Session) -> None:
 
 
 def _types(session: nox.Session) -> None:
-    needed = (*_test_requirements(PACKAGES.values()), *SERVERS, *STUBS, MYPY, "nox")
+    needed = (*_test_requirements(PACKAGES.values()), *SERVERS, *STUBS, *SITE, MYPY, "nox")
     _install(session, *_everything(), *needed)
     session.run("mypy", *(str(package.source) for package in PACKAGES.values()))
-    session.run("mypy", "noxfile.py", *map(str, Path("tools").glob("*.py")))
+    session.run("mypy", "noxfile.py", "docs/conf.py", *map(str, Path("tools").glob("*.py")))
     session.run("mypy", "-p", "tools.backends", "-p", "tools.bench")
     # One run each, because two of them may have modules of the same name.
     for folder in sorted(Path("packages").glob("*/examples")):
         session.run("mypy", str(folder))
+
+
+def _docs(session: nox.Session) -> None:
+    _install(session, *_everything(), *SITE, *nox.project.load_toml(EXAMPLE)["dependencies"])
+    scratch = Path(session.create_tmp())
+    strict = ("--jobs", "auto", "--quiet", "--fail-on-warning", "--keep-going", "--fresh-env")
+    places = ("--conf-dir", "docs", "--doctree-dir", str(scratch), ".", str(DIST / "site"))
+    session.run("sphinx-build", *strict, *places)
+    session.run("python", str(EXAMPLE), "docs", "--db", str(scratch / "links.db"), "--strict")
+    session.log(f"the site begins at {DIST / 'site/index.html'}")
 
 
 def _install(session: nox.Session, *requirements: str) -> None:

@@ -1,7 +1,7 @@
-"""The README's table of guarantees, printed from the drivers themselves.
+"""The table of guarantees, printed from the drivers themselves.
 
-    python tools/guarantees.py            # writes the table between the markers in README.md
-    python tools/guarantees.py --check    # fails if that would change it
+    python tools/guarantees.py            # writes it between the markers of its documents
+    python tools/guarantees.py --check    # fails if that would change one
 
 Guarantees and capabilities are known without I/O, so no server is needed.
 """
@@ -16,7 +16,9 @@ from pathlib import Path
 
 from hypercube_queue import CAPABILITIES, Guarantees, capability, open_queue
 
-README = Path(__file__).resolve().parent.parent / "README.md"
+_ROOT = Path(__file__).resolve().parent.parent
+#: What has the table.
+DOCUMENTS = (_ROOT / "README.md", _ROOT / "docs/backends.md")
 BEGIN = "<!-- guarantees:begin -->"
 END = "<!-- guarantees:end -->"
 
@@ -98,16 +100,18 @@ def _duration(value: timedelta) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="The README's table of guarantees.")
+    parser = argparse.ArgumentParser(description="The table of guarantees.")
     parser.add_argument("--check", action="store_true", help="write nothing, fail if outdated")
     arguments = parser.parse_args()
-    present = README.read_text()
-    wanted = with_table(present)
-    if arguments.check:
-        if present != wanted:
-            sys.exit("README.md: the table of guarantees is outdated; run `nox -s guarantees`")
-    elif present != wanted:
-        README.write_text(wanted)
+    for document in DOCUMENTS:
+        present = document.read_text()
+        wanted = with_table(present)
+        if present == wanted:
+            continue
+        if arguments.check:
+            place = document.relative_to(_ROOT)
+            sys.exit(f"{place}: the table of guarantees is outdated; run `nox -s guarantees`")
+        document.write_text(wanted)
 
 
 if __name__ == "__main__":

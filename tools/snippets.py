@@ -14,6 +14,8 @@ _FENCE = re.compile(r"^(?P<indent> *)(?P<fence>```+|~~~+)(?P<info>.*)$")
 _CLOSING = r"^ *{fence}+ *$"
 #: A block under this comment is a file that later blocks and commands find, and is run too.
 _FILE = re.compile(r"<!-- file: (?P<name>[\w.-]+) -->")
+#: A block under this comment uses a library that is not installed, and is not run.
+_FOREIGN = "<!-- foreign -->"
 
 #: No snippet of ours is meant to wait for anything.
 _SECONDS = 60
@@ -29,6 +31,8 @@ class Block:
     line: int
     #: The name under which the block is to be stored, if the line above gives one.
     file_name: str | None
+    #: Whether it is the code of somebody else's library.
+    foreign: bool
 
 
 class SnippetFailed(Exception):
@@ -48,12 +52,14 @@ def blocks(text: str) -> Iterator[Block]:
         start = at
         while at < len(lines) and not closing.match(lines[at]):
             at += 1
-        named = _FILE.search(lines[start - 2]) if start >= 2 else None
+        above = lines[start - 2] if start >= 2 else ""
+        named = _FILE.search(above)
         yield Block(
             language=opening["info"].strip().partition(" ")[0],
             body=textwrap.dedent("\n".join(lines[start:at]) + "\n"),
             line=start + 1,
             file_name=named["name"] if named else None,
+            foreign=above.strip() == _FOREIGN,
         )
         at += 1
 
@@ -62,8 +68,8 @@ def run(markdown: Path, folder: Path, addresses: Mapping[str, str] | None = None
     """Run the Python blocks in their order, as one script of a new interpreter in `folder`.
 
     `addresses` are what documents call a server of the reader's, and what to put there. Warnings
-    are errors. An error names the line of the Markdown file. Raises SnippetFailed with the
-    output.
+    are errors. An error names the line of the Markdown file. A foreign block is only compiled.
+    Raises SnippetFailed with the output.
     """
     program = []
     for block in blocks(markdown.read_text()):
@@ -75,7 +81,8 @@ def run(markdown: Path, folder: Path, addresses: Mapping[str, str] | None = None
         body = "\n" * (block.line - 1) + block.body
         for written, meant in (addresses or {}).items():
             body = body.replace(written, meant)
-        program.append(f"exec(compile({body!r}, {str(markdown)!r}, 'exec'))")
+        compiled = f"compile({body!r}, {str(markdown)!r}, 'exec')"
+        program.append(compiled if block.foreign else f"exec({compiled})")
     script = folder / "_snippets.py"
     script.write_text("\n".join(program) + "\n")
     done = subprocess.run(

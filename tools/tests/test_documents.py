@@ -1,4 +1,4 @@
-"""The READMEs tell the truth: their code runs, their commands exist."""
+"""The documents tell the truth: their code runs, their commands exist."""
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ def _is_made_or_tested(file: Path) -> bool:
 DOCUMENTS = sorted(
     [
         *ROOT.glob("*.md"),
+        # What is below is made from docstrings.
+        *ROOT.glob("docs/*.md"),
         *(
             file
             for package in PACKAGES.values()
@@ -39,8 +41,14 @@ EACH = pytest.mark.parametrize(
 )
 
 #: What a block may be called. Another name for Python would dodge the test that runs it.
-_LANGUAGES = {"console", "ini", "json", "markdown", "python", "sql", "text", "toml", "yaml"}
+_LANGUAGES = {
+    *("console", "ini", "json", "markdown", "python", "sql", "text", "toml", "yaml"),
+    "{toctree}",
+}
 
+
+#: Whose code a block marked as foreign may show.
+_FOREIGN = {"celery", "dramatiq", "rq"}
 
 #: What documents call a server of the reader's, by the server that they get. Valkey's client
 #: speaks to either.
@@ -60,8 +68,12 @@ _ADDRESSES = {
 
 
 def _needed(document: Path) -> list[str]:
-    """The servers whose addresses it has in its Python."""
-    bodies = [block.body for block in blocks(document.read_text()) if block.language == "python"]
+    """The servers whose addresses it has in the Python that is run."""
+    bodies = [
+        block.body
+        for block in blocks(document.read_text())
+        if block.language == "python" and not block.foreign
+    ]
     return [
         name
         for name, addresses in _ADDRESSES.items()
@@ -100,6 +112,25 @@ def test_every_block_says_what_it_is(document: Path) -> None:
     ]
 
     assert odd == []
+
+
+@EACH
+def test_a_block_that_is_not_run_uses_what_is_not_installed(document: Path) -> None:
+    """So that the mark for code of others dodges no test."""
+    for block in blocks(document.read_text()):
+        if block.foreign:
+            imported = {
+                name.partition(".")[0]
+                for node in ast.walk(ast.parse(block.body))
+                if isinstance(node, ast.Import | ast.ImportFrom)
+                for name in (
+                    [node.module or ""]
+                    if isinstance(node, ast.ImportFrom)
+                    else [alias.name for alias in node.names]
+                )
+            }
+            assert imported & _FOREIGN, f"line {block.line}"
+            assert not any(name.startswith("hypercube") for name in imported), f"line {block.line}"
 
 
 @EACH
@@ -165,9 +196,10 @@ def test_the_files_that_a_document_links_to_exist(document: Path) -> None:
     assert [target for target in relative if not (document.parent / target).exists()] == []
 
 
-def test_the_table_of_guarantees_is_what_the_drivers_say() -> None:
+@pytest.mark.parametrize("document", guarantees.DOCUMENTS, ids=lambda document: document.name)
+def test_the_table_of_guarantees_is_what_the_drivers_say(document: Path) -> None:
     """`nox -s guarantees` would change nothing."""
-    text = (ROOT / "README.md").read_text()
+    text = document.read_text()
 
     assert text == guarantees.with_table(text)
 
@@ -195,6 +227,17 @@ def test_a_text_without_markers_is_refused() -> None:
     """Rather than losing the table."""
     with pytest.raises(ValueError, match="lacks the markers"):
         guarantees.with_table("no markers")
+
+
+def test_ci_runs_every_part_of_the_tests() -> None:
+    """The parts of the workspace stand in a workflow by name; the packages are found."""
+    workflow = (ROOT / ".github/workflows/test.yml").read_text()
+    named = re.search(r"part: \[(.*)\]", workflow)
+    parts = re.search(r"^PARTS = \[(.*)\]", (ROOT / "noxfile.py").read_text(), re.MULTILINE)
+
+    assert named is not None
+    assert parts is not None
+    assert named[1].split(", ") == re.findall(r'"(\w+)"', parts[1])
 
 
 def test_ci_runs_the_very_command_of_the_readme() -> None:

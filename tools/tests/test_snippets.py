@@ -74,3 +74,38 @@ def test_a_block_that_does_not_run_is_an_error(tmp_path: Path, body: str, expect
 
     with pytest.raises(SnippetFailed, match=expected):
         run(markdown, tmp_path)
+
+
+_FOREIGN = """\
+<!-- foreign -->
+```python
+import a_library_that_nobody_has
+```
+"""
+
+
+def test_the_code_of_others_is_not_run(tmp_path: Path) -> None:
+    """Its libraries are not installed."""
+    markdown = tmp_path / "README.md"
+    markdown.write_text(_FOREIGN)
+
+    run(markdown, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (_FOREIGN.replace("import", "import from"), "SyntaxError"),
+        (_FOREIGN.replace("<!-- foreign -->\n", ""), "ModuleNotFoundError"),
+        (_FOREIGN.replace("-->\n", "-->\n\n"), "ModuleNotFoundError"),
+    ],
+)
+def test_the_code_of_others_is_compiled_and_marked(
+    tmp_path: Path, text: str, expected: str
+) -> None:
+    """A slip of the pen is found there too, and the mark stands right above its block."""
+    markdown = tmp_path / "README.md"
+    markdown.write_text(text)
+
+    with pytest.raises(SnippetFailed, match=expected):
+        run(markdown, tmp_path)
