@@ -20,7 +20,7 @@ from hypercube_jobs import Constant, Jobs
 from hypercube_queue import open_queue
 
 HYPERCUBE = Path(sys.executable).with_name("hypercube")
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 
 #: An application whose handlers write down what they do, and in which process.
 APP = """
