@@ -12,7 +12,7 @@ from typing import Self
 class Entry:
     """The state of one message: an empty file, whose name this is.
 
-    A message changes its state by one rename, so whoever renames first has it.
+    A message changes its state by one rename; an old name is nobody's any more.
     """
 
     #: When it is visible, or when it died: microseconds since 1970.
