@@ -792,8 +792,9 @@ def test_a_failure_shows_the_rule_and_the_values(certify):
     )
 
 
-def test_the_suite_does_not_run_without_the_referee(certify, pytester):
-    """Switching the plugin off is an error of collection."""
+@pytest.mark.parametrize("by", ["option", "environment"])
+def test_the_suite_does_not_run_without_the_referee(certify, pytester, monkeypatch, by):
+    """Switching the plugin off, or all plugins, is an error of collection."""
     pytester.makepyfile(
         """
         from hypercube_queue_conformance import QueueConformance
@@ -803,7 +804,11 @@ def test_the_suite_does_not_run_without_the_referee(certify, pytester):
             harness = MemoryHarness
         """
     )
-    result = pytester.runpytest_subprocess("-p", "no:hypercube_conformance")
+    if by == "environment":
+        monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+        result = pytester.runpytest_subprocess()
+    else:
+        result = pytester.runpytest_subprocess("-p", "no:hypercube_conformance")
     assert result.ret == 2
     result.stdout.fnmatch_lines(["*TestChosen proves nothing without the suite's pytest plugin*"])
 

@@ -62,10 +62,12 @@ def test_each_driver_is_reported_with_each_rule(report):
 
 def test_what_is_declared_and_left_out_is_reported(report):
     """Capabilities, guarantees, hooks that are missing, and why; and what was tested at all."""
-    _, drivers, _ = report("-k", "push_6")
+    _, drivers, markdown = report("-k", "push_6")
     good = drivers["TestGood"]
     assert good["driver"] == "hypercube_queue_memory._queue.MemoryQueue"
     assert good["denied"] == ["TransactionalPusher"]
+    assert good["weakened"] == ["durable"]
+    assert "- Guarantees that are weaker than the whole promise: `durable` is False." in markdown
     assert good["settings"] == {"backlog": "3000", "injected_clock": "True"}
     assert "Redriver" in good["capabilities"]
     assert good["guarantees"]["durable"] == "False"

@@ -55,6 +55,7 @@ def test_the_driver_of_the_guide_is_certified_from_wheels_alone(
     assert driver["certified"] is True
     assert driver["driver"] == "hypercube_queue_files._queue.FilesQueue"
     assert driver["denied"] == driver["absent"] != []
+    assert driver["weakened"] == ["queue_name_pattern", "max_message_bytes"]
     badge = json.loads(report.with_suffix(".badge.json").read_text())
     assert badge["color"] == "brightgreen"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import hypercube_queue
-from hypercube_queue import CAPABILITIES
+from hypercube_queue import CAPABILITIES, Guarantees
 from hypercube_queue_conformance.__about__ import __version__
 from hypercube_queue_conformance._harness import HOOKS, Harness
 from hypercube_queue_conformance._marks import marks_of
@@ -24,6 +24,10 @@ PASSED, FAILED, KNOWN, LEFT_OUT, NOT_RUN = (
     "not applicable",
     "not run",
 )
+#: The whole promise; what a driver declares differently, its users have to know.
+_WHOLE = Guarantees(durable=True)
+#: A function, of which two may be equal; and a word whose other value is the stronger one.
+_NO_WEAKER = ("delay_lateness", "ordering")
 #: What a rule's status is, by the worst outcome among its tests.
 _STATUS = {FAILED: "broken", KNOWN: "known to fail", NOT_RUN: "not run", PASSED: "kept"}
 
@@ -38,6 +42,12 @@ def declaration_of(harness: type[Harness]) -> dict[str, Any]:
             for each in fields(harness.guarantees)
             if each.name != "delay_lateness"
         },
+        "weakened": [
+            each.name
+            for each in fields(harness.guarantees)
+            if getattr(harness.guarantees, each.name) != getattr(_WHOLE, each.name)
+            and each.name not in _NO_WEAKER
+        ],
         "settings": {
             name: str(getattr(harness, name))
             for name in ("pace", "backlog", "injected_clock")
@@ -173,6 +183,9 @@ def write(path: Path, results: Mapping[str, DriverResult]) -> None:
 def _markdown(result: DriverResult) -> list[str]:
     declared = result.declaration
     settings = declared.get("settings", {})
+    weakened = [
+        f"`{name}` is {declared['guarantees'][name]}" for name in declared.get("weakened", ())
+    ]
     lines = [
         f"## {result.name}",
         "",
@@ -182,6 +195,7 @@ def _markdown(result: DriverResult) -> list[str]:
         f"- Capabilities: {_listed(declared.get('capabilities', ()))}.",
         f"- Capabilities denied: {_listed(declared.get('denied', ()))}.",
         f"- Shown to be absent: {_listed(result.absent())}.",
+        f"- Guarantees that are weaker than the whole promise: {_listed(weakened)}.",
         *(f"- The harness sets `{name}` to {value}." for name, value in settings.items()),
         "",
         "| rule | status | tests | promise |",
