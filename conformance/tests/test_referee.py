@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from textwrap import dedent
+
 import pytest
 
 pytest_plugins = ["pytester"]
@@ -244,6 +247,331 @@ def test_a_base_of_the_authors_own_is_fine(certify):
     assert result.parseoutcomes()["passed"] == 2
 
 
+# Something else in the place of a test, of the suite or of the driver
+
+
+_NOT_KEPT = """
+from broken_drivers import BatchGoesToTheFirstQueue
+
+class TestChosen(QueueConformance):
+    harness = BatchGoesToTheFirstQueue
+"""
+
+
+@pytest.mark.parametrize(
+    ("hooks", "told"),
+    [
+        (
+            """
+            @pytest.hookimpl(tryfirst=True)
+            def pytest_pyfunc_call(pyfuncitem):
+                return True
+            """,
+            "assert *b'0'*b'1'*== *b'0', b'3'*",
+        ),
+        (
+            """
+            @pytest.hookimpl(wrapper=True, tryfirst=True)
+            def pytest_pyfunc_call(pyfuncitem):
+                try:
+                    return (yield)
+                except BaseException:
+                    return True
+            """,
+            "failed, which something hid",
+        ),
+        (
+            """
+            def pytest_itemcollected(item):
+                item.runtest = lambda: None
+            """,
+            "did not run; something ran in its place",
+        ),
+        (
+            """
+            def pytest_collection_modifyitems(items):
+                for item in items:
+                    item.obj = lambda *args, **kwargs: None
+            """,
+            "assert *b'0'*b'1'*== *b'0', b'3'*",
+        ),
+        (
+            """
+            @pytest.hookimpl(tryfirst=True)
+            def pytest_runtest_protocol(item, nextitem):
+                from _pytest.runner import runtestprotocol
+                runtestprotocol(item, log=False, nextitem=nextitem)
+            """,
+            "is run again; what passes only now and then is not kept",
+        ),
+    ],
+    ids=["no call", "no exception", "no run", "another function", "run twice"],
+)
+def test_what_comes_between_pytest_and_a_test_is_noticed(certify, pytester, hooks, told):
+    """The suite's own function is called, once, and what it raised is what is reported."""
+    pytester.makeconftest("import pytest\n" + dedent(hooks))
+    result = certify(_NOT_KEPT, "-k", "push_6")
+    assert result.parseoutcomes()["failed"] == 1
+    result.stdout.fnmatch_lines([f"*{told}*", "*broken: PUSH-6*"])
+
+
+@pytest.mark.parametrize(
+    "hook",
+    [
+        """
+        @pytest.hookimpl(wrapper=True, tryfirst=True)
+        def pytest_runtest_call(item):
+            try:
+                return (yield)
+            except BaseException:
+                return None
+        """,
+        """
+        @pytest.hookimpl(wrapper=True, tryfirst=True)
+        def pytest_runtest_makereport(item):
+            report = yield
+            report.outcome = "passed"
+            return report
+        """,
+    ],
+    ids=["call", "report"],
+)
+def test_a_failure_that_is_made_a_success_afterwards_is_a_failure(certify, pytester, hook):
+    """In the report, and in the exit status."""
+    pytester.makeconftest("import pytest\n" + dedent(hook))
+    result = certify(_NOT_KEPT, "-k", "push_6")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["*broken: PUSH-6*"])
+
+
+@pytest.mark.parametrize(
+    ("patch", "told"),
+    [
+        ("monkeypatch.setattr(groups.push, 'failed', lambda *a: [])", "push.failed"),
+        ("monkeypatch.setattr(trial.Trial, 'visible', lambda *a: [])", "Trial.visible"),
+        ("monkeypatch.setattr(groups.pop, '_PROMPT_SECONDS', 1e9)", "pop._PROMPT_SECONDS"),
+        (
+            "monkeypatch.setattr(trial.failures, '__code__', (lambda *a: ()).__code__)",
+            "_trial.failures",
+        ),
+    ],
+    ids=["function", "method", "number", "code"],
+)
+def test_a_suite_that_is_patched_proves_nothing(certify, pytester, patch, told):
+    """By a fixture that nobody asked for; the test says what was exchanged."""
+    pytester.makeconftest(
+        f"""
+        import pytest
+        from hypercube_queue_conformance import _groups as groups, _trial as trial
+        import hypercube_queue_conformance._suite
+
+        @pytest.fixture(autouse=True)
+        def patched(monkeypatch):
+            {patch}
+        """
+    )
+    result = certify(_GOOD, "-k", "push_6")
+    assert result.parseoutcomes()["failed"] == 1
+    result.stdout.fnmatch_lines([f"*{told} of the suite was exchanged*"])
+
+
+def test_a_base_that_exchanges_tests_of_its_subclasses_is_noticed(certify):
+    """Whatever way a test comes to be another one."""
+    result = certify(
+        """
+        class Lenient(QueueConformance):
+            def __init_subclass__(cls):
+                cls.test_push_6_one_batch_may_name_several_queues = lambda self, trial: None
+
+        class TestChosen(Lenient):
+            harness = MemoryHarness
+        """
+    )
+    assert result.ret == 2
+    result.stdout.fnmatch_lines(["*test_push_6_one_batch_may_name_several_queues is overridden*"])
+
+
+def test_an_object_that_gives_away_other_methods_is_not_asked(certify):
+    """The suite's function is called, not what an instance shows under its name."""
+    result = certify(
+        _NOT_KEPT
+        + """
+    def __getattribute__(self, name):
+        if name.startswith("test_"):
+            return lambda *args, **kwargs: None
+        return object.__getattribute__(self, name)
+""",
+        "-k",
+        "push_6",
+    )
+    assert result.parseoutcomes()["failed"] == 1
+    result.stdout.fnmatch_lines(["*broken: PUSH-6*"])
+
+
+@pytest.mark.parametrize(
+    ("fixture", "told"),
+    [
+        (
+            "def caplog(): return type('Log', (), {'text': '', 'set_level': print})()",
+            "did not get the suite's own caplog fixture",
+        ),
+        (
+            """
+def swapped(request, monkeypatch):
+    monkeypatch.setattr(request.cls, 'harness', RealClockHarness)
+""",
+            "did not get the harness of its class",
+        ),
+        (
+            """
+def swapped(request, monkeypatch):
+    from dataclasses import replace
+    weaker = replace(MemoryHarness.guarantees, exact_attempts=False)
+    monkeypatch.setattr(MemoryHarness, 'guarantees', weaker)
+""",
+            "what MemoryHarness declares has changed",
+        ),
+    ],
+    ids=["caplog", "harness", "declaration"],
+)
+def test_what_a_fixture_exchanges_is_noticed(certify, fixture, told):
+    """The harness, what it declares, and what pytest gives to tests."""
+    source = "from memory_harness import RealClockHarness\n\n@pytest.fixture(autouse=True)\n"
+    result = certify(f"{source}{fixture.strip()}\n{_GOOD}", "-k", "err_6_no_text")
+    assert result.parseoutcomes()["failed"] == 1
+    result.stdout.fnmatch_lines([f"*{told}*"])
+
+
+def test_a_harness_that_declares_less_by_itself_is_noticed(certify):
+    """An object of the harness says what its class says."""
+    result = certify(
+        """
+        from dataclasses import replace
+
+        class TwoFaced(MemoryHarness):
+            def __init__(self):
+                super().__init__()
+                self.guarantees = replace(MemoryHarness.guarantees, exact_attempts=False)
+
+        class TestChosen(QueueConformance):
+            harness = TwoFaced
+        """,
+        "-k",
+        "push_6",
+    )
+    assert result.parseoutcomes()["failed"] == 1
+    result.stdout.fnmatch_lines(["*what TwoFaced declares has changed*"])
+
+
+def test_a_harness_that_opens_different_drivers_is_noticed(certify):
+    """A report speaks of one; which one stands in it."""
+    result = certify(
+        """
+        from hypercube_queue_memory import MemoryQueue
+
+        class Other(MemoryQueue):
+            pass
+
+        class Mixed(MemoryHarness):
+            count = 0
+
+            def open(self, **options):
+                Mixed.count += 1
+                return (Other if Mixed.count % 2 else MemoryQueue)(self.store, **options)
+
+        class TestChosen(QueueConformance):
+            harness = Mixed
+        """,
+        "-k",
+        "pop_1_one_is or set_1_an_acked_message_is_gone or life_1_a_queue",
+    )
+    assert result.parseoutcomes()["failed"] >= 1
+    result.stdout.fnmatch_lines(["*the harness opened a *Other and a *MemoryQueue; write one*"])
+
+
+def test_guarantees_that_change_from_object_to_object_are_noticed(certify):
+    """What is declared must hold for every object, not for the one that is asked."""
+    result = certify(
+        """
+        from dataclasses import replace
+        from hypercube_queue_memory import MemoryQueue
+
+        class Changing(MemoryHarness):
+            count = 0
+
+            class queue_type(MemoryQueue):
+                @property
+                def guarantees(self):
+                    Changing.count += 1
+                    return replace(MemoryHarness.guarantees, exact_attempts=Changing.count < 2)
+
+        class TestChosen(QueueConformance):
+            harness = Changing
+        """,
+        "-k",
+        "push_1_an or push_6 or set_1_an",
+    )
+    assert result.parseoutcomes()["failed"] >= 1
+    result.stdout.fnmatch_lines(["*the guarantees of *queue_type change from object to object*"])
+
+
+# Options
+
+
+def test_the_parameter_that_fails_cannot_be_left_out(certify):
+    """Every rule is kept or not applicable only where every test ran with all of them."""
+    result = certify(_GOOD, "-k", "not dead")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["*TestChosen: not certified; of 64 rules * kept, * not run*"])
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["--setup-plan", "--setup-only", "--collect-only", "-opython_functions=test_push_6*"],
+)
+def test_options_that_run_less_certify_nothing(certify, option):
+    """Pytest is content with all of them."""
+    result = certify(_GOOD, option)
+    assert result.ret == 0
+    assert not re.search(r"TestChosen: certified", result.stdout.str())
+
+
+def test_expecting_everything_to_fail_certifies_nothing(certify):
+    """What passes fails for being expected to fail."""
+    result = certify(
+        """
+        from hypercube_queue_conformance._suite import TESTS
+
+        class TestChosen(QueueConformance):
+            harness = MemoryHarness
+            expected_failures = dict.fromkeys(TESTS, "later")
+        """,
+        "-k",
+        "push_6 or set_1",
+    )
+    assert result.ret == 1
+    outcomes = result.parseoutcomes()
+    assert outcomes.pop("deselected") > 0
+    assert outcomes == {"failed": 4}
+
+
+def test_without_asserts_nothing_is_certified(pytester, certify, monkeypatch):
+    """Python -O leaves them out where pytest does not rewrite them."""
+    monkeypatch.setenv("PYTHONOPTIMIZE", "1")
+    pytester.makepyfile(
+        """
+        from hypercube_queue_conformance import QueueConformance
+        from memory_harness import MemoryHarness
+
+        class TestChosen(QueueConformance):
+            harness = MemoryHarness
+        """
+    )
+    result = pytester.runpytest_subprocess("-k", "push_6", "-p", "no:cacheprovider")
+    assert result.ret == 2
+    result.stdout.fnmatch_lines(["*Python runs with -O, which leaves asserts out*"])
+
+
 # Declaring too little and too much
 
 
@@ -372,6 +700,8 @@ def test_a_limit_that_driver_and_harness_agree_on_is_exercised(certify):
         ("capabilities = frozenset({int})", "capabilities names"),
         ("capabilities = frozenset({TransactionalPusher})", "transaction must be a method"),
         ("pace = 0.1", "pace is 0.1; it is at least 1"),
+        ("pace = 60", "pace is 60; it is at least 1 and at most 20"),
+        ("backlog = 100", "backlog is 100; fewer than 1000 show nothing"),
     ],
 )
 def test_a_harness_that_leaves_something_open_is_not_collected(certify, line, told):
@@ -462,8 +792,9 @@ def test_a_failure_shows_the_rule_and_the_values(certify):
     )
 
 
-def test_the_suite_does_not_run_without_the_referee(certify, pytester):
-    """Switching the plugin off is an error of collection."""
+@pytest.mark.parametrize("by", ["option", "environment"])
+def test_the_suite_does_not_run_without_the_referee(certify, pytester, monkeypatch, by):
+    """Switching the plugin off, or all plugins, is an error of collection."""
     pytester.makepyfile(
         """
         from hypercube_queue_conformance import QueueConformance
@@ -473,9 +804,40 @@ def test_the_suite_does_not_run_without_the_referee(certify, pytester):
             harness = MemoryHarness
         """
     )
-    result = pytester.runpytest_subprocess("-p", "no:hypercube_conformance")
+    if by == "environment":
+        monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+        result = pytester.runpytest_subprocess()
+    else:
+        result = pytester.runpytest_subprocess("-p", "no:hypercube_conformance")
     assert result.ret == 2
     result.stdout.fnmatch_lines(["*TestChosen proves nothing without the suite's pytest plugin*"])
+
+
+def test_a_stand_in_for_the_referee_is_no_referee(certify, pytester):
+    """A plugin of its name, and the real one taken away: collection fails, or each test."""
+    pytester.makeconftest(
+        """
+        import pytest
+
+        @pytest.hookimpl(trylast=True)
+        def pytest_configure(config):
+            name = "hypercube_conformance_referee"
+            config.pluginmanager.unregister(name=name)
+            config.pluginmanager.register(object(), name)
+        """
+    )
+    result = certify(_GOOD, "-k", "push_6")
+    assert result.ret == 2
+    result.stdout.fnmatch_lines(["*TestChosen proves nothing without the suite's pytest plugin*"])
+    pytester.makeconftest(
+        """
+        def pytest_collection_finish(session):
+            session.config.pluginmanager.unregister(name="hypercube_conformance_referee")
+        """
+    )
+    result = certify(_GOOD, "-k", "push_6")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["*the suite's pytest plugin was taken away*"])
 
 
 def test_the_referee_leaves_other_tests_alone(certify):

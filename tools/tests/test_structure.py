@@ -220,7 +220,10 @@ def test_nothing_in_the_repository_names_a_registry_or_pins_an_environment() -> 
 
 def _own_files() -> Iterator[Path]:
     made = {"__pycache__", ".hypothesis", ".mypy_cache", ".pytest_cache", ".ruff_cache"}
-    roots = [ROOT / name for name in (".ci", ".github", "conformance", "docs", "packages", "tools")]
+    roots = [
+        ROOT / name
+        for name in (".ci", ".github", "conformance", "docs", "examples", "packages", "tools")
+    ]
     yield from (path for path in ROOT.iterdir() if path.is_file())
     for root in roots:
         for path in root.rglob("*"):

@@ -12,6 +12,11 @@ from typing import ClassVar, NoReturn, Self
 
 from hypercube_queue import CAPABILITIES, Guarantees, Queue, TransactionalPusher
 
+#: A backend that is slower is not prompt by any measure.
+_MOST_PACE = 20
+#: Ten times as many as the few that they are compared with.
+_LEAST_BACKLOG = 1000
+
 
 @dataclass(frozen=True, slots=True)
 class Unavailable:
@@ -52,11 +57,11 @@ class Harness(ABC):
     #: The capabilities of the driver: members of `hypercube_queue.CAPABILITIES`.
     capabilities: ClassVar[frozenset[type]]
     #: How much slower than a local store the backend is: short leases and the patience of the
-    #: suite are multiplied by it.
+    #: suite are multiplied by it. From 1 to 20.
     pace: ClassVar[float] = 1.0
     #: How long the suite waits for what must come before it says that it did not.
     patience: ClassVar[timedelta] = timedelta(seconds=10)
-    #: How many messages stand behind a pop that must stay fast (POP-9).
+    #: How many messages stand behind a pop that must stay fast (POP-9); at least 1,000.
     backlog: ClassVar[int] = 10_000
     #: `advance` moves a clock that stands still otherwise.
     injected_clock: ClassVar[bool] = False
@@ -132,8 +137,10 @@ class Harness(ABC):
         ]
         if TransactionalPusher in declared and cls.missing("transaction"):
             found.append("a TransactionalPusher is declared, so transaction must be a method")
-        if cls.pace < 1:
-            found.append(f"pace is {cls.pace}; it is at least 1")
+        if not 1 <= cls.pace <= _MOST_PACE:
+            found.append(f"pace is {cls.pace}; it is at least 1 and at most {_MOST_PACE}")
+        if cls.backlog < _LEAST_BACKLOG:
+            found.append(f"backlog is {cls.backlog}; fewer than {_LEAST_BACKLOG} show nothing")
         return found
 
 

@@ -7,15 +7,17 @@ unless a subclass of QueueConformance is collected.
 from __future__ import annotations
 
 import inspect
+import json
 import sys
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hypercube_queue_conformance import _report
+from hypercube_queue import Guarantees
+from hypercube_queue_conformance import _report, _seal
 from hypercube_queue_conformance._harness import Harness
 from hypercube_queue_conformance._marks import marks_of
 from hypercube_queue_conformance._report import DriverResult
@@ -24,8 +26,18 @@ from hypercube_queue_conformance._trial import Trial
 
 #: The name under which workers of a distributed run tell what they know.
 _KEY = "hypercube_conformance"
+#: Under this name a report says that the test function ran to its end.
+_WITNESSED = f"{_KEY}_witnessed"
 #: The name of the plugin object that each run has.
-PLUGIN = "hypercube_conformance_referee"
+_PLUGIN = "hypercube_conformance_referee"
+#: What the suite's tests may be given beside their parameters.
+_FIXTURES: Mapping[str, type] = {
+    "trial": Trial,
+    "caplog": pytest.LogCaptureFixture,
+    "pytestconfig": pytest.Config,
+}
+#: What a harness declares once, for its class.
+_DECLARED = ("guarantees", "capabilities", "pace", "patience", "backlog", "injected_clock")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +47,9 @@ class _Test:
     driver: str
     name: str
     expected_failure: str | None
+    harness: type[Harness]
+    #: What the harness declared by then.
+    declared: tuple[object, ...]
 
     @property
     def rules(self) -> tuple[str, ...]:
@@ -61,12 +76,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.pluginmanager.register(Referee(config), PLUGIN)
+    config.pluginmanager.register(Referee(config), _PLUGIN)
+
+
+def is_present(config: pytest.Config) -> bool:
+    """Whether a referee watches this run."""
+    return isinstance(config.pluginmanager.get_plugin(_PLUGIN), Referee)
 
 
 @pytest.fixture
 def trial(request: pytest.FixtureRequest) -> Iterator[Trial]:
     """The namespace of one conformance test."""
+    if not is_present(request.config):
+        pytest.fail("the suite's pytest plugin was taken away, so nothing would be proved")
     harness = request.cls.harness
     restarts = "restart" in marks_of(request.function).needs
     trial = Trial(harness.restartable() if restarts else harness())
@@ -83,6 +105,12 @@ class Referee:
         self._config = config
         self._results: dict[str, DriverResult] = {}
         self._deselected: set[pytest.Item] = set()
+        #: What each test function raised; None if it returned.
+        self._witnessed: dict[str, BaseException | None] = {}
+        #: The first driver object of each test class.
+        self._subjects: dict[str, tuple[type, tuple[object, ...]]] = {}
+        #: Whether a test passed that did not run, or did not pass.
+        self._hidden = False
 
     # Collection
 
@@ -137,7 +165,7 @@ class Referee:
             return True
         driver = item.nodeid.partition(f"::{name}")[0]
         result = self._result(driver)
-        result.declaration = _report.declaration_of(owner.harness)
+        result.declaration |= _report.declaration_of(owner.harness)
         for condition in marks_of(_suite().TESTS[name]).conditions:
             if reason := condition(owner.harness):
                 result.left_out[name] = reason
@@ -145,8 +173,10 @@ class Referee:
         expected = owner.expected_failures.get(name)
         if expected is not None:
             item.add_marker(pytest.mark.xfail(strict=True, reason=expected))
-        item.stash[_TEST] = _Test(driver, name, expected)
-        item.user_properties.append((_KEY, f"{driver} {name}"))
+            result.known[name] = str(expected)
+        declared = _declared(owner.harness)
+        item.stash[_TEST] = _Test(driver, name, expected, owner.harness, declared)
+        item.user_properties.append((_KEY, json.dumps([driver, name, item.name])))
         return True
 
     def _is_narrowed(self) -> bool:
@@ -160,13 +190,53 @@ class Referee:
     # Running
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, None, None]:
-        if test := item.stash.get(_TEST, None):
-            used = getattr(item, "funcargs", {}).get("trial")
-            harness = item.cls.harness  # type: ignore[attr-defined]  # it is a method
-            if type(used) is not Trial or type(used.harness) is not harness:
-                pytest.fail(f"{test.name} did not get the suite's own trial fixture")
+    def pytest_runtest_call(self, item: pytest.Function) -> Generator[None, None, None]:
+        test = item.stash.get(_TEST, None)
+        if test is None:
+            return (yield)
+        if item.nodeid in self._witnessed:
+            pytest.fail(f"{test.name} is run again; what passes only now and then is not kept")
+        if doubts := _doubts(item, test):
+            pytest.fail(f"{test.name} would prove nothing:\n" + "\n".join(doubts))
         yield
+        if item.nodeid not in self._witnessed:
+            pytest.fail(f"{test.name} did not run; something ran in its place")
+        if error := self._witnessed[item.nodeid]:
+            pytest.fail(f"{test.name} failed, which something hid: {error!r}")
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> bool | None:
+        """Run the suite's own function, whatever was put in its place."""
+        test = pyfuncitem.stash.get(_TEST, None)
+        if test is None:
+            return None
+        function = _suite().TESTS[test.name]
+        names = list(inspect.signature(function).parameters)[1:]
+        try:
+            function(pyfuncitem.instance, **{name: pyfuncitem.funcargs[name] for name in names})
+            trial = pyfuncitem.funcargs["trial"]
+            if isinstance(trial, Trial):
+                self._compare_subjects(test, trial)
+        except BaseException as error:
+            self._witnessed[pyfuncitem.nodeid] = error
+            raise
+        self._witnessed[pyfuncitem.nodeid] = None
+        pyfuncitem.user_properties.append((_WITNESSED, True))
+        return True
+
+    def _compare_subjects(self, test: _Test, trial: Trial) -> None:
+        """One class certifies one driver, which makes the same promises all the time."""
+        for queue in trial.subjects:
+            subject = type(queue), _promises(queue.guarantees)
+            kind, promises = self._subjects.setdefault(test.driver, subject)
+            self._result(test.driver).declaration["driver"] = _name_of(kind)
+            if subject[0] is not kind:
+                pytest.fail(
+                    f"the harness opened a {_name_of(kind)} and a {_name_of(type(queue))}; "
+                    "write one class for each"
+                )
+            if subject[1] != promises:
+                pytest.fail(f"the guarantees of {_name_of(kind)} change from object to object")
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(
@@ -191,23 +261,29 @@ class Referee:
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        for key, value in report.user_properties:
-            if key == _KEY:
-                driver, _, test = str(value).rpartition(" ")
-                if report.failed:
-                    self._result(driver).note(test, _report.FAILED)
-                elif report.skipped:
-                    self._result(driver).note(test, _report.KNOWN)
-                elif report.when == "call":
-                    self._result(driver).note(test, _report.PASSED)
+        properties = dict(report.user_properties)
+        if _KEY not in properties:
+            return
+        driver, test, item = json.loads(str(properties[_KEY]))
+        result = self._result(driver)
+        if report.failed:
+            result.note(test, item, _report.FAILED)
+        elif report.skipped:
+            result.note(test, item, _report.KNOWN)
+        elif report.when == "call":
+            witnessed = _WITNESSED in properties
+            result.note(test, item, _report.PASSED if witnessed else _report.FAILED)
+            self._hidden = self._hidden or not witnessed
 
     # Reporting
 
-    def pytest_sessionfinish(self) -> None:
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self._hidden and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
         if hasattr(self._config, "workeroutput"):
             # Only this process has collected anything; the one that reports has not.
             self._config.workeroutput[_KEY] = {
-                driver: (result.declaration, result.left_out)
+                driver: (result.declaration, result.left_out, result.known)
                 for driver, result in self._results.items()
             }
         elif (path := self._config.getoption("--conformance-report")) and self._results:
@@ -216,11 +292,12 @@ class Referee:
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
         """A worker of a distributed run has ended."""
-        for driver, (declaration, left_out) in (
+        for driver, (declaration, left_out, known) in (
             getattr(node, "workeroutput", {}).get(_KEY, {}).items()
         ):
             result = self._result(driver)
-            result.declaration, result.left_out = declaration, left_out
+            result.declaration |= declaration
+            result.left_out, result.known = left_out, known
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         ran = [result for result in self._results.values() if result.outcomes]
@@ -246,6 +323,37 @@ def _is_conformance_class(candidate: object) -> bool:
         return False
     base = _suite().QueueConformance
     return issubclass(candidate, base) and candidate is not base
+
+
+def _declared(harness: object) -> tuple[object, ...]:
+    """What a harness, its class or an object of it, says of driver and backend."""
+    guarantees, *others = (getattr(harness, name) for name in _DECLARED)
+    return (*_promises(guarantees), *others)
+
+
+def _promises(guarantees: Guarantees) -> tuple[object, ...]:
+    """All that can be compared: two functions may be of one effect."""
+    names = (each.name for each in fields(Guarantees) if each.name != "delay_lateness")
+    return tuple(getattr(guarantees, name) for name in names)
+
+
+def _name_of(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _doubts(item: pytest.Function, test: _Test) -> list[str]:
+    """Why a test, if it passed, would say nothing about the driver that was declared."""
+    found = [f"  {name} of the suite was exchanged" for name in _seal.broken()]
+    for name, expected in _FIXTURES.items():
+        if name in item.funcargs and type(item.funcargs[name]) is not expected:
+            found.append(f"  it did not get the suite's own {name} fixture")
+    trial = item.funcargs.get("trial")
+    if type(trial) is Trial:
+        if type(trial.harness) is not test.harness:
+            found.append("  it did not get the harness of its class")
+        elif not test.declared == _declared(test.harness) == _declared(trial.harness):
+            found.append(f"  what {test.harness.__name__} declares has changed")
+    return found
 
 
 def _mistakes(candidate: Any) -> list[str]:
@@ -296,6 +404,8 @@ def _mistakes_of_expectations(expected_failures: Mapping[str, str]) -> list[str]
 def _obstacles_to_collection(candidate: Any) -> list[str]:
     """Where pytest would silently, or with a mere warning, pass over the class."""
     found = []
+    if sys.flags.optimize:
+        found.append("Python runs with -O, which leaves asserts out")
     if not getattr(candidate, "__test__", True):
         found.append("__test__ is false, so pytest does not collect it")
     if candidate.__init__ is not object.__init__ or candidate.__new__ is not object.__new__:

@@ -26,7 +26,8 @@ from hypercube_queue_conformance._groups.stats import Stats
 from hypercube_queue_conformance._groups.transactions import Transactions
 from hypercube_queue_conformance._groups.visibility import Visibility
 from hypercube_queue_conformance._harness import Harness
-from hypercube_queue_conformance._referee import PLUGIN
+from hypercube_queue_conformance._referee import is_present
+from hypercube_queue_conformance._seal import seal
 
 _GROUPS = (
     Ownership,
@@ -86,7 +87,7 @@ class QueueConformance(
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """Pytest calls this for each test that it collects, with the referee or without."""
-        if not metafunc.config.pluginmanager.has_plugin(PLUGIN):
+        if not is_present(metafunc.config):
             raise pytest.Collector.CollectError(
                 f"{type(self).__name__} proves nothing without the suite's pytest plugin, which "
                 "sees to it that every test runs: remove -p no:hypercube_conformance"
@@ -101,3 +102,5 @@ def _tests_of(group: type) -> dict[str, Callable[..., None]]:
 TESTS: Mapping[str, Callable[..., None]] = MappingProxyType(
     {name: test for group in _GROUPS for name, test in _tests_of(group).items()}
 )
+
+seal()

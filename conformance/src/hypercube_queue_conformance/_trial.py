@@ -56,6 +56,8 @@ class Trial:
 
     def __init__(self, harness: Harness) -> None:
         self.harness = harness
+        #: What the harness opened, for the referee to look at.
+        self.subjects: list[Queue] = []
         self._opened: list[Queue] = []
         self._roles: dict[str, Queue] = {}
         self._opening = threading.Lock()
@@ -79,7 +81,9 @@ class Trial:
 
     def open(self, **options: timedelta) -> Queue:
         """A new driver object on the namespace."""
-        return self.adopt(self.harness.open(**options))
+        queue = self.harness.open(**options)
+        self.subjects.append(queue)
+        return self.adopt(queue)
 
     def adopt(self, queue: Queue) -> Queue:
         """Close this queue, too, at the end."""

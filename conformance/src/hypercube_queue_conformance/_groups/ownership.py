@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from hypercube_queue import InvalidArgument, Message
@@ -135,7 +135,13 @@ class Ownership:
     def test_own_3_every_field_comes_back_exactly(self, trial: Trial) -> None:
         """Contents, names and visibility timeouts round-trip, to the byte and microsecond."""
 
-        @settings(max_examples=40, deadline=None, database=None, derandomize=True)
+        @settings(
+            max_examples=40,
+            phases=(Phase.generate, Phase.shrink),
+            deadline=None,
+            database=None,
+            derandomize=True,
+        )
         @given(
             message=st.builds(
                 Message,

@@ -1,7 +1,6 @@
 """What every driver needs and no driver rewrites.
 
-The order of a driver's operations, and who does what, stands in the driver guide of the
-project's README.
+The driver guide, docs/driver-guide.md in the repository, uses them one by one.
 """
 
 from __future__ import annotations
