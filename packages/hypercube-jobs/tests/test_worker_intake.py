@@ -85,7 +85,10 @@ def experienced(size: int = 100) -> Intake:
         # A job starts within a twentieth of a second.
         ({"free": 0, "run_seconds": 0.001}, 50),
         ({"free": 1, "run_seconds": 0.001}, 51),
-        ({"free": 0, "run_seconds": 0.001, "waiting": 30}, 20),
+        ({"free": 0, "run_seconds": 0.001, "waiting": 25}, 25),
+        # With more than half of that in store, the rest can come with what starts.
+        ({"free": 0, "run_seconds": 0.001, "waiting": 26}, 0),
+        ({"free": 40, "run_seconds": 0.001, "waiting": 30}, 60),
         ({"free": 0, "moving": 4, "run_seconds": 0.001}, 200),
         ({"free": 0, "run_seconds": 0.04}, 1),
         ({"free": 0, "run_seconds": 0.06}, 0),

@@ -51,7 +51,11 @@ class Intake:
             return 0 if held else 1
         if held - load.running - load.waiting >= _MAX_UNSETTLED:
             return 0
-        return min(load.free + self._ahead(load) - load.waiting, _MAX_POP)
+        ahead = self._ahead(load)
+        if load.waiting > max(load.free, ahead / 2):
+            # With enough in store, a pop for each that starts would bring one message at a time.
+            return 0
+        return min(load.free + ahead - load.waiting, _MAX_POP)
 
     def sort(self, some: list[Held], room: int, load: Load, held: int) -> Sorted:
         """Which of these to run, at most `room`; `held` deliveries were here before them."""
