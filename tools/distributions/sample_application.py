@@ -83,7 +83,7 @@ def main() -> None:
         for order in (1, 2, 3, -1):
             result = jobs.dispatch(SendInvoice(order), queue="billing")
             assert_type(result, DispatchResult)
-            assert_type(result.created, bool)
+            assert_type(result.created, bool | None)
         Worker(jobs, queues=["billing"], stop_when_empty=True).run()
         print(f"{len(sent)} invoices sent, {count(queue)} dead")
 
