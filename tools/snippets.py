@@ -16,6 +16,8 @@ _CLOSING = r"^ *{fence}+ *$"
 _FILE = re.compile(r"<!-- file: (?P<name>[\w.-]+) -->")
 #: A block under this comment uses a library that is not installed, and is not run.
 _FOREIGN = "<!-- foreign -->"
+#: A block under this comment is a part of a file of the repository, and is tested there.
+_PART = re.compile(r"<!-- part of (?P<name>\S+) -->")
 
 #: No snippet of ours is meant to wait for anything.
 _SECONDS = 60
@@ -33,6 +35,8 @@ class Block:
     file_name: str | None
     #: Whether it is the code of somebody else's library.
     foreign: bool
+    #: The file that it is a part of, as the line above calls it.
+    part_of: str | None
 
 
 class SnippetFailed(Exception):
@@ -53,13 +57,14 @@ def blocks(text: str) -> Iterator[Block]:
         while at < len(lines) and not closing.match(lines[at]):
             at += 1
         above = lines[start - 2] if start >= 2 else ""
-        named = _FILE.search(above)
+        named, part = _FILE.search(above), _PART.search(above)
         yield Block(
             language=opening["info"].strip().partition(" ")[0],
             body=textwrap.dedent("\n".join(lines[start:at]) + "\n"),
             line=start + 1,
             file_name=named["name"] if named else None,
             foreign=above.strip() == _FOREIGN,
+            part_of=part["name"] if part else None,
         )
         at += 1
 
@@ -68,12 +73,12 @@ def run(markdown: Path, folder: Path, addresses: Mapping[str, str] | None = None
     """Run the Python blocks in their order, as one script of a new interpreter in `folder`.
 
     `addresses` are what documents call a server of the reader's, and what to put there. Warnings
-    are errors. An error names the line of the Markdown file. A foreign block is only compiled.
-    Raises SnippetFailed with the output.
+    are errors. An error names the line of the Markdown file. A foreign block is only compiled,
+    and a part of a file is left to the tests of that file. Raises SnippetFailed with the output.
     """
     program = []
     for block in blocks(markdown.read_text()):
-        if block.language != "python":
+        if block.language != "python" or block.part_of is not None:
             continue
         if block.file_name is not None:
             (folder / block.file_name).write_text(block.body)

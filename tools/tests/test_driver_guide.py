@@ -9,6 +9,7 @@ import pytest
 
 import workspace
 from hypercube_queue import CAPABILITIES, Guarantees
+from snippets import blocks
 
 GUIDE = workspace.ROOT / "docs/driver-guide.md"
 EXAMPLE = workspace.ROOT / "examples/hypercube-queue-files"
@@ -57,6 +58,20 @@ def test_no_python_of_the_guide_belongs_to_no_file() -> None:
     parts = [body for name, body in _PARTS if name.endswith(".py")]
 
     assert re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL) == parts
+
+
+def test_no_other_document_shows_parts_of_files() -> None:
+    """They are not run as other blocks are, and here alone they are compared."""
+    documents = [*workspace.ROOT.glob("*.md"), *workspace.ROOT.glob("docs/*.md")]
+    for package in workspace.load().values():
+        documents += (workspace.ROOT / package.folder).rglob("*.md")
+    showing = [
+        document.name
+        for document in documents
+        if any(block.part_of for block in blocks(document.read_text()))
+    ]
+
+    assert showing == [GUIDE.name]
 
 
 def test_the_guide_says_of_each_guarantee_what_it_costs() -> None:

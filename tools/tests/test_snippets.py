@@ -109,3 +109,12 @@ def test_the_code_of_others_is_compiled_and_marked(
 
     with pytest.raises(SnippetFailed, match=expected):
         run(markdown, tmp_path)
+
+
+def test_a_part_of_a_file_is_not_run(tmp_path: Path) -> None:
+    """Alone it may be no program at all; its file has tests."""
+    markdown = tmp_path / "README.md"
+    markdown.write_text("<!-- part of src/a.py -->\n```python\n    return 1\n```\n")
+
+    run(markdown, tmp_path)
+    assert [block.part_of for block in blocks(markdown.read_text())] == ["src/a.py"]

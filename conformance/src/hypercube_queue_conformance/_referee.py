@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import sys
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -18,6 +17,7 @@ import pytest
 
 from hypercube_queue import Guarantees
 from hypercube_queue_conformance import _report, _seal
+from hypercube_queue_conformance._candidate import is_conformance_class, mistakes, suite
 from hypercube_queue_conformance._harness import Harness
 from hypercube_queue_conformance._marks import marks_of
 from hypercube_queue_conformance._report import DriverResult
@@ -53,7 +53,7 @@ class _Test:
 
     @property
     def rules(self) -> tuple[str, ...]:
-        return marks_of(_suite().TESTS[self.name]).rules
+        return marks_of(suite().TESTS[self.name]).rules
 
 
 _TEST = pytest.StashKey[_Test]()
@@ -119,17 +119,17 @@ class Referee:
         self, collector: pytest.Module | pytest.Class, name: str, obj: object
     ) -> None:
         """Look at each class before it is collected, whether pytest would take it or not."""
-        if not _is_conformance_class(obj):
+        if not is_conformance_class(obj):
             return
         collected = collector.istestclass(obj, name)
         if not collected and not hasattr(obj, "harness"):
             return  # a base for subclasses of the author's own
-        mistakes = _mistakes(obj)
+        found = mistakes(obj)
         defined_here = obj.__module__ == getattr(collector.obj, "__name__", None)
         if not collected and defined_here:
-            mistakes.append("pytest does not collect it: begin its name with Test")
-        if mistakes:
-            shown = "\n".join(f"  {mistake}" for mistake in mistakes)
+            found.append("pytest does not collect it: begin its name with Test")
+        if found:
+            shown = "\n".join(f"  {mistake}" for mistake in found)
             raise collector.CollectError(f"{name} cannot certify anything:\n{shown}")
 
     @pytest.hookimpl(tryfirst=True, wrapper=True)
@@ -161,12 +161,12 @@ class Referee:
         """Note what a conformance test is about; False where the driver is not bound by it."""
         owner: Any = getattr(item, "cls", None)
         name = getattr(item, "originalname", "")
-        if not _is_conformance_class(owner) or name not in _suite().TESTS:
+        if not is_conformance_class(owner) or name not in suite().TESTS:
             return True
         driver = item.nodeid.partition(f"::{name}")[0]
         result = self._result(driver)
         result.declaration |= _report.declaration_of(owner.harness)
-        for condition in marks_of(_suite().TESTS[name]).conditions:
+        for condition in marks_of(suite().TESTS[name]).conditions:
             if reason := condition(owner.harness):
                 result.left_out[name] = reason
                 return False
@@ -210,7 +210,7 @@ class Referee:
         test = pyfuncitem.stash.get(_TEST, None)
         if test is None:
             return None
-        function = _suite().TESTS[test.name]
+        function = suite().TESTS[test.name]
         names = list(inspect.signature(function).parameters)[1:]
         try:
             function(pyfuncitem.instance, **{name: pyfuncitem.funcargs[name] for name in names})
@@ -256,7 +256,7 @@ class Referee:
                 del report.wasxfail
         if report.failed:
             promises = [f"{id}: {RULES[id]}" for id in test.rules]
-            explanation = inspect.getdoc(_suite().TESTS[test.name]) or ""
+            explanation = inspect.getdoc(suite().TESTS[test.name]) or ""
             report.sections.append(("the rule", "\n".join([*promises, "", explanation])))
         return report
 
@@ -311,20 +311,6 @@ class Referee:
         return self._results.setdefault(driver, DriverResult(driver))
 
 
-def _suite() -> Any:
-    """The suite's module, which is imported only where somebody uses it."""
-    from hypercube_queue_conformance import _suite
-
-    return _suite
-
-
-def _is_conformance_class(candidate: object) -> bool:
-    if "hypercube_queue_conformance._suite" not in sys.modules or not inspect.isclass(candidate):
-        return False
-    base = _suite().QueueConformance
-    return issubclass(candidate, base) and candidate is not base
-
-
 def _declared(harness: object) -> tuple[object, ...]:
     """What a harness, its class or an object of it, says of driver and backend."""
     guarantees, *others = (getattr(harness, name) for name in _DECLARED)
@@ -353,61 +339,4 @@ def _doubts(item: pytest.Function, test: _Test) -> list[str]:
             found.append("  it did not get the harness of its class")
         elif not test.declared == _declared(test.harness) == _declared(trial.harness):
             found.append(f"  what {test.harness.__name__} declares has changed")
-    return found
-
-
-def _mistakes(candidate: Any) -> list[str]:
-    """Everything that keeps a subclass of QueueConformance from being evidence."""
-    return [
-        *_mistakes_of_harness(getattr(candidate, "harness", None)),
-        *_changed_tests(candidate),
-        *_mistakes_of_expectations(candidate.expected_failures),
-        *_obstacles_to_collection(candidate),
-    ]
-
-
-def _mistakes_of_harness(harness: Any) -> list[str]:
-    if not (inspect.isclass(harness) and issubclass(harness, Harness)):
-        return ["harness is not a subclass of Harness"]
-    found = [f"{harness.__name__}: {mistake}" for mistake in harness.mistakes()]
-    if missing := sorted(harness.__abstractmethods__):
-        found.append(f"{harness.__name__} does not implement {', '.join(missing)}")
-    return found
-
-
-def _changed_tests(candidate: Any) -> list[str]:
-    suite = _suite()
-    found = []
-    for name, test in suite.TESTS.items():
-        actual = inspect.getattr_static(candidate, name, None)
-        if actual is None:
-            found.append(f"{name} is removed; no conformance test can be")
-        elif actual is not test:
-            found.append(f"{name} is overridden; declare it in expected_failures instead")
-    if candidate.pytest_generate_tests is not suite.QueueConformance.pytest_generate_tests:
-        found.append("pytest_generate_tests is overridden; it is the suite's own hook")
-    if inspect.getattr_static(candidate, "trial", None) is not None:
-        found.append("trial is overridden; it is the suite's own fixture")
-    return found
-
-
-def _mistakes_of_expectations(expected_failures: Mapping[str, str]) -> list[str]:
-    found = []
-    for name, reason in expected_failures.items():
-        if name not in _suite().TESTS:
-            found.append(f"expected_failures names {name}, which is no conformance test")
-        if not str(reason).strip():
-            found.append(f"expected_failures gives no reason for {name}")
-    return found
-
-
-def _obstacles_to_collection(candidate: Any) -> list[str]:
-    """Where pytest would silently, or with a mere warning, pass over the class."""
-    found = []
-    if sys.flags.optimize:
-        found.append("Python runs with -O, which leaves asserts out")
-    if not getattr(candidate, "__test__", True):
-        found.append("__test__ is false, so pytest does not collect it")
-    if candidate.__init__ is not object.__init__ or candidate.__new__ is not object.__new__:
-        found.append("it has a constructor, so pytest does not collect it")
     return found
