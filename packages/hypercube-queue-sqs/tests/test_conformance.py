@@ -1,0 +1,125 @@
+"""The contract, kept on a strict SQS, on two emulators and, when asked for, on AWS."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import secrets
+import socket
+from collections.abc import Callable
+from contextlib import ExitStack
+from datetime import timedelta
+from functools import cache, partial
+from typing import Any, ClassVar
+
+import boto3
+import pytest
+from tools.backends import server
+from tools.strict_sqs import StrictSQS
+
+from hypercube_queue import Guarantees, Queue, Redriver, VisibilityExtender, open_queue
+from hypercube_queue_conformance import Borrowed, Harness, QueueConformance, Unavailable
+from hypercube_queue_sqs import SQSQueue
+
+
+@cache
+def strict_server() -> StrictSQS:
+    """One for all tests of a process, with quick polls."""
+    strict = StrictSQS()
+    strict.faults.poll_second = 0.1
+    strict.faults.sampling = True
+    atexit.register(strict.close)
+    return strict
+
+
+def lateness(_delay: timedelta) -> timedelta:
+    return timedelta(seconds=2)
+
+
+class StrictHarness(Harness):
+    """Queues that start with a prefix of their own."""
+
+    guarantees = Guarantees(
+        durable=True,
+        retention=timedelta(days=14),
+        exclusive_delivery=False,
+        stale_settlement="process",
+        ack_final=False,
+        exact_attempts=False,
+        unique_ids="store",
+        queue_name_pattern=r"(?!.*(?:\.fifo|\-dead)\Z).+",
+        ordered_redrive=False,
+        full_batches=False,
+        empty_is_certain=False,
+        max_delay=timedelta(minutes=15),
+        delay_lateness=lateness,
+        max_visibility=timedelta(hours=11, minutes=59),
+        visibility_resolution=timedelta(seconds=1),
+        max_message_bytes=768_997,
+    )
+    capabilities = frozenset({VisibilityExtender, Redriver})
+    backlog = 2_000
+    restart = Unavailable("these servers forget everything when they stop; AWS does not stop")
+    region: ClassVar[str] = "eu-west-1"
+
+    def __init__(self) -> None:
+        self._undo = ExitStack()
+        self._prefix = f"s{secrets.token_hex(4)}-"
+
+    def endpoint(self) -> str:
+        return strict_server().endpoint
+
+    def close(self) -> None:
+        self._undo.close()
+
+    def url(self) -> str:
+        return (
+            f"sqs://testing:testing@{self.region}?endpoint={self.endpoint()}"
+            f"&prefix={self._prefix}&ensure_queues=true"
+        )
+
+    def open(self, **options: timedelta) -> Queue:
+        seconds = "".join(f"&{name}={value.total_seconds()}" for name, value in options.items())
+        return open_queue(self.url() + seconds)
+
+    def opener(self) -> Callable[[], Queue]:
+        return partial(open_queue, self.url())
+
+    def client(self) -> Any:
+        made = boto3.client(
+            "sqs",
+            region_name=self.region,
+            endpoint_url=self.endpoint(),
+            aws_access_key_id="testing",
+            aws_secret_access_key="testing",
+        )
+        self._undo.callback(made.close)
+        return made
+
+    def borrow(self) -> Borrowed:
+        client = self.client()
+        queue = SQSQueue(client, prefix=self._prefix, ensure_queues=True)
+        return Borrowed(queue, lambda: "ResponseMetadata" in client.list_queues())
+
+    def open_unreachable(self) -> Queue:
+        """Somebody listens, and says nothing."""
+        silent = self._undo.enter_context(socket.create_server(("127.0.0.1", 0)))
+        port = silent.getsockname()[1]
+        return open_queue(
+            f"sqs://testing:testing@eu-west-1?endpoint=http://127.0.0.1:{port}&operation_timeout=1"
+        )
+
+    def insert_unreadable(self, queue_name: str) -> bytes:
+        """A message of somebody who does not know the format."""
+        with self.open() as queue:
+            queue.pop(queue_name, wait=timedelta(0))  # it is there now
+        client = self.client()
+        url = client.get_queue_url(QueueName=self._prefix + queue_name)["QueueUrl"]
+        client.send_message(QueueUrl=url, MessageBody="foreign")
+        return b"foreign"
+
+
+class TestStrict(QueueConformance):
+    """As AWS documents itself."""
+
+    harness = StrictHarness
