@@ -8,12 +8,14 @@ unfriendly thing can be ordered.
         open_queue(f"sqs://eu-west-1?endpoint={strict.endpoint}")
         strict.faults.throttle("SendMessageBatch", times=2)
 
-`python -m tools.strict_sqs --port 4567` runs it by itself.
+`python -m tools.strict_sqs --port 4567` runs it by itself, and `strict_process` in a process of a
+program's own.
 """
 
 from __future__ import annotations
 
 from tools.strict_sqs.faults import Faults
+from tools.strict_sqs.process import strict_process
 from tools.strict_sqs.serving import StrictSQS
 
-__all__ = ["Faults", "StrictSQS"]
+__all__ = ["Faults", "StrictSQS", "strict_process"]

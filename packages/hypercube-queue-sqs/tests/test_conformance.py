@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import atexit
-import os
 import secrets
 import socket
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import timedelta
 from functools import cache, partial
 from typing import Any, ClassVar
 
 import boto3
-import pytest
-from tools.backends import server
-from tools.strict_sqs import StrictSQS
+from tools.strict_sqs import strict_process
 
 from hypercube_queue import Guarantees, Queue, Redriver, VisibilityExtender, open_queue
 from hypercube_queue_conformance import Borrowed, Harness, QueueConformance, Unavailable
@@ -23,13 +21,11 @@ from hypercube_queue_sqs import SQSQueue
 
 
 @cache
-def strict_server() -> StrictSQS:
-    """One for all tests of a process, with quick polls."""
-    strict = StrictSQS()
-    strict.faults.poll_second = 0.1
-    strict.faults.sampling = True
-    atexit.register(strict.close)
-    return strict
+def strict_endpoint() -> str:
+    """Of a server for all tests of this process: polls are quick, and short ones miss messages."""
+    server = ExitStack()
+    atexit.register(server.close)
+    return server.enter_context(strict_process("--poll-second", "0.1", "--sampling"))
 
 
 def lateness(_delay: timedelta) -> timedelta:
@@ -67,7 +63,7 @@ class StrictHarness(Harness):
         self._prefix = f"s{secrets.token_hex(4)}-"
 
     def endpoint(self) -> str:
-        return strict_server().endpoint
+        return strict_endpoint()
 
     def close(self) -> None:
         self._undo.close()
@@ -83,7 +79,8 @@ class StrictHarness(Harness):
         return open_queue(self.url() + seconds)
 
     def opener(self) -> Callable[[], Queue]:
-        return partial(open_queue, self.url())
+        # A poll of a process that was killed goes on at SQS, and what it takes is hidden so long.
+        return partial(open_queue, f"{self.url()}&visibility_timeout=5")
 
     def client(self) -> Any:
         made = boto3.client(
@@ -112,7 +109,8 @@ class StrictHarness(Harness):
     def insert_unreadable(self, queue_name: str) -> bytes:
         """A message of somebody who does not know the format."""
         with self.open() as queue:
-            queue.pop(queue_name, wait=timedelta(0))  # it is there now
+            assert isinstance(queue, SQSQueue)
+            queue.redrive(queue_name, 1)  # it is there now
         client = self.client()
         url = client.get_queue_url(QueueName=self._prefix + queue_name)["QueueUrl"]
         client.send_message(QueueUrl=url, MessageBody="foreign")
@@ -123,3 +121,41 @@ class TestStrict(QueueConformance):
     """As AWS documents itself."""
 
     harness = StrictHarness
+
+
+if os.environ.get("HYPERCUBE_TEST_ALL") == "1":
+
+    class NoIdsHarness(StrictHarness):
+        """Where nobody knows which ids are taken."""
+
+        guarantees = replace(StrictHarness.guarantees, unique_ids="none")
+
+        def url(self) -> str:
+            return f"{super().url()}&ids=none"
+
+    class TestNoIds(QueueConformance):
+        """Without an IDStore."""
+
+        harness = NoIdsHarness
+
+    class MotoHarness(StrictHarness):
+        def endpoint(self) -> str:
+            place = server("moto")
+            return f"http://{place.host}:{place.port}"
+
+    @pytest.mark.server("moto")
+    class TestMoto(QueueConformance):
+        """An emulator."""
+
+        harness = MotoHarness
+
+    class MinistackHarness(StrictHarness):
+        def endpoint(self) -> str:
+            place = server("ministack")
+            return f"http://{place.host}:{place.port}"
+
+    @pytest.mark.server("ministack")
+    class TestMinistack(QueueConformance):
+        """Another one, by other authors."""
+
+        harness = MinistackHarness

@@ -6,15 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-import boto3  # type: ignore[import-untyped]  # it ships no types
-
 from hypercube_queue import InvalidArgument
 from hypercube_queue.driver import QueueURL, shown
 from hypercube_queue_sqs._clients import Clients, Opened, config, id_config, polling_config
 from hypercube_queue_sqs._dynamodb import DynamoDBIDStore
-from hypercube_queue_sqs._ids import PROCESS_IDS
+from hypercube_queue_sqs._ids import PROCESS_IDS, IDStore
 from hypercube_queue_sqs._options import Options
 from hypercube_queue_sqs._queue import SQSQueue
+from hypercube_queue_sqs._sessions import Access
 
 
 def from_url(url: str) -> SQSQueue:
@@ -32,8 +31,8 @@ def from_url(url: str) -> SQSQueue:
     if parts.port is not None or parts.path.strip("/"):
         # Not shown: either may be the rest of a secret key.
         raise InvalidArgument(
-            "an sqs URL has a region and no port or path, as in sqs://eu-west-1?endpoint=URL; a '/' "
-            "in a secret key is written %2F"
+            "an sqs URL has a region and no port or path, as in sqs://eu-west-1?endpoint=URL; a "
+            "'/' in a secret key is written %2F"
         )
     if (parts.username is None) != (parts.password is None):
         raise InvalidArgument(
@@ -49,27 +48,20 @@ def from_url(url: str) -> SQSQueue:
     region = parts.hostname or None
     known = ids == "process" or table is not None
 
+    access = Access(parts.username or None, parts.password or None, region, profile)
+
     def make() -> Opened:
-        session = boto3.Session(
-            aws_access_key_id=parts.username or None,
-            aws_secret_access_key=parts.password or None,
-            region_name=region,
-            profile_name=profile,
-        )
         limit = options.operation_timeout
-        sqs: Any = session.client(
-            "sqs", endpoint_url=endpoint, config=config(options.connections, limit)
-        )
-        polls: Any = session.client("sqs", endpoint_url=endpoint, config=polling_config(limit))
-        clients = [sqs, polls]
-        store = PROCESS_IDS if known else None
+        usual = config(options.connections, limit)
+        clients = [access.client("sqs", endpoint, usual)]
+        clients.append(access.client("sqs", endpoint, polling_config(limit)))
+        store: IDStore | None = PROCESS_IDS if known else None
         if table is not None:
-            dynamodb: Any = session.client(
-                "dynamodb", endpoint_url=id_endpoint, config=id_config(options.connections, limit)
+            clients.append(
+                access.client("dynamodb", id_endpoint, id_config(options.connections, limit))
             )
-            clients.append(dynamodb)
-            return Opened(sqs, polls, DynamoDBIDStore(dynamodb, table), _closing(clients))
-        return Opened(sqs, polls, store, _closing(clients))
+            store = DynamoDBIDStore(clients[-1], table)
+        return Opened(clients[0], clients[1], store, _closing(clients))
 
     place = f"sqs {region or '(region of boto3)'}{f' at {endpoint}' if endpoint else ''}"
     return SQSQueue._opened(Clients(make), place, options, knows_ids=known)

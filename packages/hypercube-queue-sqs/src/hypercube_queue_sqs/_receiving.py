@@ -23,6 +23,7 @@ from hypercube_queue.driver import (
     from_microseconds,
     to_microseconds,
 )
+from hypercube_queue_sqs import _clock
 from hypercube_queue_sqs._aside import Aside
 from hypercube_queue_sqs._clients import LONGEST_POLL
 from hypercube_queue_sqs._delivery import SQSDelivery
@@ -189,7 +190,10 @@ class Receiving:
         self, queue_name: str, place: Place, most: int, wait: int, end: Deadline
     ) -> Received:
         """One request and what it takes to own what it brought; in a thread of a task."""
+        begun = _clock.seconds()
         came = self._service.receive(place.url, most, self._lease_seconds, wait, end)
+        # What took longer than the poll was on its way, and its leases have begun meanwhile.
+        late = timedelta(seconds=max(0.0, _clock.seconds() - begun - wait))
         messages: list[Message] = []
         unreadable: list[tuple[dict[str, Any], str]] = []
         for each in came:
@@ -198,13 +202,19 @@ class Receiving:
             except UnreadableEnvelope as reason:
                 unreadable.append((each, str(reason)))
             else:
-                messages.append(self._message(queue_name, place, each, envelope))
+                messages.append(self._message(queue_name, place, each, envelope, late))
         if unreadable:
             self._aside.put(queue_name, place, unreadable, end)
-        return Received(self._with_own_leases(place, messages, end), len(came))
+        owned = [each for each in messages if _delivery(each).is_owned]
+        return Received(self._with_own_leases(place, owned, end), len(came))
 
     def _message(
-        self, queue_name: str, place: Place, received: dict[str, Any], envelope: Envelope
+        self,
+        queue_name: str,
+        place: Place,
+        received: dict[str, Any],
+        envelope: Envelope,
+        late: timedelta,
     ) -> Message:
         """It belongs to the queue that it was found in, where an operator may have moved it."""
         lease = (
@@ -219,7 +229,7 @@ class Receiving:
             handle=received["ReceiptHandle"],
             message_id=received["MessageId"],
             attempt=envelope.attempt_base + count,
-            lease=lease or self._lease,
+            lease=(lease or self._lease) - late,
         )
         with self._lock:
             older = self._newest.get((place.url, delivery.message_id))
