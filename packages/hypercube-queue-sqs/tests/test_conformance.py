@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 import secrets
 import socket
 from collections.abc import Callable
@@ -13,6 +14,8 @@ from functools import cache, partial
 from typing import Any, ClassVar
 
 import boto3
+import pytest
+from tools.backends import server
 from tools.strict_sqs import strict_process
 
 from hypercube_queue import Guarantees, Queue, Redriver, VisibilityExtender, open_queue
