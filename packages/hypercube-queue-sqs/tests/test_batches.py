@@ -94,9 +94,7 @@ def test_an_oversized_item_fails_alone(queue: SQSQueue) -> None:
     assert drained(queue) == [b"0", b"2"]
 
 
-def test_the_queue_s_own_limit_counts_too(
-    queue: SQSQueue, client: Any, prefix: str
-) -> None:
+def test_the_queue_s_own_limit_counts_too(queue: SQSQueue, client: Any, prefix: str) -> None:
     """With the reserve for failure records taken off, and the error names what to raise."""
     attributes = {"MaximumMessageSize": str(64 * 1024)}
     client.create_queue(QueueName=f"{prefix}small", Attributes=attributes)
@@ -111,7 +109,9 @@ def test_the_queue_s_own_limit_counts_too(
     queue.ack(delivery)
 
 
-def test_chunks_are_sent_at_once(strict: StrictSQS, url: str, open_: Callable[..., SQSQueue]) -> None:
+def test_chunks_are_sent_at_once(
+    strict: StrictSQS, url: str, open_: Callable[..., SQSQueue]
+) -> None:
     """Ten requests over five connections take two answers' time, not ten."""
     queue = open_(f"{url}&connections=5")
     queue.push(Message("work"))

@@ -71,15 +71,15 @@ def test_a_producer_that_crashed_in_between_refuses_nobody_for_long(
     queue._clients.get().sqs.close()
 
 
-def test_of_two_pushes_at_once_one_waits_for_the_other(
-    queue: SQSQueue, strict: StrictSQS
-) -> None:
+def test_of_two_pushes_at_once_one_waits_for_the_other(queue: SQSQueue, strict: StrictSQS) -> None:
     """And is told that the id is taken, once it is."""
     queue.push(Message("work"))
     strict.faults.slow("SendMessageBatch", 0.5)
     outcomes: list[list[type]] = []
     threads = [
-        threading.Thread(target=lambda: outcomes.append(failed(queue.push, Message("work", id="x"))))
+        threading.Thread(
+            target=lambda: outcomes.append(failed(queue.push, Message("work", id="x")))
+        )
         for _ in range(3)
     ]
     for each in threads:

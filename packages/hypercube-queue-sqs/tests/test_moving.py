@@ -115,9 +115,7 @@ def test_a_crash_between_the_two_leaves_a_duplicate_and_never_a_loss(
 ) -> None:
     """The old copy comes back when its lease ends, beside the new one."""
     queue.push(*(Message("work", id=str(n), visibility_timeout=SECOND) for n in range(3)))
-    process = multiprocessing.get_context("spawn").Process(
-        target=_retry_and_die, args=(url, verb)
-    )
+    process = multiprocessing.get_context("spawn").Process(target=_retry_and_die, args=(url, verb))
     process.start()
     process.join(60)
     assert process.exitcode == 9
