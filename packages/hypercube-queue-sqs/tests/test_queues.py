@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from hypercube_queue import BackendError, BatchError, InvalidArgument, Message
 from hypercube_queue_sqs import SQSQueue
 
 NOW = timedelta(0)
+README = Path(__file__).parents[1] / "README.md"
 
 
 @pytest.fixture
@@ -168,26 +170,27 @@ def test_a_refused_action_is_named(queue: SQSQueue, strict: StrictSQS) -> None:
 
 
 def test_the_policy_of_the_readme_names_every_action_that_is_sent(
-    queue: SQSQueue, strict: StrictSQS
+    owned: str, open_: Callable[[str], SQSQueue], client: Any, prefix: str, strict: StrictSQS
 ) -> None:
     """And no other."""
-    from pathlib import Path
-
+    for name in ("work", "work-dead"):
+        client.create_queue(QueueName=prefix + name)
+    strict.forget_requests()
+    queue = open_(owned)
     queue.push(Message("work", visibility_timeout=timedelta(seconds=99)), Message("work"))
-    while came := queue.pop("work", 10, wait=NOW):
-        queue.retry(came[0])
-        queue.extend_visibility(timedelta(seconds=9), *came[1:])
-        queue.dead_letter(*came[1:])
-        queue.dead_letter(*queue.pop("work", wait=NOW))
-    queue.redrive("work", 10)
+    [delivery] = queue.pop("work")
+    queue.extend_visibility(timedelta(seconds=9), delivery)
+    queue.dead_letter(delivery)
+    queue.ack(*queue.pop("work"))
+    assert queue.redrive("work", 1) == 1
+    queue.retry(*queue.pop("work"))
+
     # AWS asks for the permission of the single action.
     sent = {action.removesuffix("Batch") for action, _ in strict._asked}
-    readme = (Path(__file__).parents[1] / "README.md").read_text()
-    policy = json.loads(readme.split("```json")[1].split("```")[0])
+    policy = json.loads(README.read_text().split("```json")[1].split("```")[0])
     granted = {
         action.removeprefix("sqs:")
         for statement in policy["Statement"]
         for action in statement["Action"]
-        if action.startswith("sqs:")
     }
     assert granted == sent
