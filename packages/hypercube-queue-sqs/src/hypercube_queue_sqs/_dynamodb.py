@@ -42,9 +42,11 @@ class DynamoDBIDStore:
     def reserve(
         self, queue: str, ids: Sequence[str], holder: str, pending_for: timedelta
     ) -> Mapping[str, IDState]:
+        """See `IDStore.reserve`: one conditional write for each id."""
         return {id: self._reserve(_key(queue, id), holder, pending_for) for id in ids}
 
     def confirm(self, queue: str, ids: Sequence[str], holder: str, keep_for: timedelta) -> None:
+        """See `IDStore.confirm`: one conditional write for each id."""
         for id in ids:
             self._where_held(
                 self._client.update_item,
@@ -55,6 +57,7 @@ class DynamoDBIDStore:
             )
 
     def cancel(self, queue: str, ids: Sequence[str], holder: str) -> None:
+        """See `IDStore.cancel`: one conditional write for each id."""
         for id in ids:
             self._where_held(
                 self._client.delete_item,
@@ -64,6 +67,7 @@ class DynamoDBIDStore:
             )
 
     def release(self, queue: str, ids: Sequence[str]) -> None:
+        """See `IDStore.release`: 25 ids in a request."""
         for chunk in chunked(dict.fromkeys(ids), _MOST_DELETES):
             left: Item = {
                 self._table: [{"DeleteRequest": {"Key": _key(queue, id)}} for id in chunk]

@@ -72,6 +72,7 @@ class ProcessIDStore:
     def reserve(
         self, queue: str, ids: Sequence[str], holder: str, pending_for: timedelta
     ) -> Mapping[str, IDState]:
+        """See `IDStore.reserve`."""
         states: dict[str, IDState] = {}
         now = time.monotonic()
         with self._lock:
@@ -85,6 +86,7 @@ class ProcessIDStore:
         return states
 
     def confirm(self, queue: str, ids: Sequence[str], holder: str, keep_for: timedelta) -> None:
+        """See `IDStore.confirm`; an id is kept for `keep_for` of the store at most."""
         until = time.monotonic() + min(keep_for, self._keep_for).total_seconds()
         with self._lock:
             for id in ids:
@@ -93,6 +95,7 @@ class ProcessIDStore:
                     self._put((queue, id), (holder, True, until))
 
     def cancel(self, queue: str, ids: Sequence[str], holder: str) -> None:
+        """See `IDStore.cancel`."""
         with self._lock:
             for id in ids:
                 had = self._taken.get((queue, id))
@@ -100,6 +103,7 @@ class ProcessIDStore:
                     del self._taken[queue, id]
 
     def release(self, queue: str, ids: Sequence[str]) -> None:
+        """See `IDStore.release`."""
         with self._lock:
             for id in ids:
                 self._taken.pop((queue, id), None)
