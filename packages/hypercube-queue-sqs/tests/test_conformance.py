@@ -84,7 +84,7 @@ class StrictHarness(Harness):
 
     def opener(self) -> Callable[[], Queue]:
         # A poll of a process that was killed goes on at SQS, and what it takes is hidden so long.
-        return partial(open_queue, f"{self.url()}&visibility_timeout=5")
+        return partial(open_queue, f"{self.url()}&visibility_timeout={5 + self.pace}")
 
     def client(self) -> Any:
         made = boto3.client(
@@ -143,10 +143,16 @@ if os.environ.get("HYPERCUBE_TEST_ALL") == "1":
         harness = NoIdsHarness
 
     class EmulatorHarness(StrictHarness):
-        """Polls take their time there, so leases must outlast the three that show emptiness."""
+        """Polls take their time there, so leases must outlast the three that show emptiness.
 
-        pace = 16.0
+        Both are slower than SQS by far: a thousand messages may take longer than a usual lease.
+        """
+
+        pace = 24.0
         backlog = 200
+
+        def open(self, **options: timedelta) -> Queue:
+            return super().open(**{"visibility_timeout": timedelta(minutes=5), **options})
 
     class MotoHarness(EmulatorHarness):
         def endpoint(self) -> str:
@@ -179,7 +185,7 @@ if AWS_URL is not None:
     class AWSHarness(StrictHarness):
         """The service itself, with credentials from boto3's usual places."""
 
-        pace = 16.0
+        pace = 24.0
         backlog = 200
 
         def __init__(self) -> None:
