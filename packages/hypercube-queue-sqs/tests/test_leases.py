@@ -85,6 +85,20 @@ def test_an_expired_delivery_settles_nothing_and_nothing_is_sent(
     assert strict.requests(*SETTLING) == []
 
 
+def test_a_lease_that_ends_while_others_are_served_settles_nothing(
+    strict: StrictSQS, url: str, open_: Callable[..., SQSQueue]
+) -> None:
+    """A batch that waits for its turn is looked at again."""
+    queue = open_(f"{url}&connections=1")
+    queue.push(*(Message("work", visibility_timeout=2 * SECOND) for _ in range(11)))
+    received: list[Message] = []
+    while len(received) < 11:
+        received += queue.pop("work", 11 - len(received), wait=SECOND)
+    strict.faults.slow("DeleteMessageBatch", 2.5)
+    assert errors(queue.ack, *received) == [NotFound]
+    assert len(strict.requests("DeleteMessageBatch")) == 1
+
+
 def test_an_extension_moves_the_end_of_the_lease(
     queue: SQSQueue, strict: StrictSQS, moved: Callable[[float], None]
 ) -> None:

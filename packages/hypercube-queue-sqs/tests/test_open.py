@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import warnings
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -143,10 +146,38 @@ def test_no_error_shows_a_secret(strict: StrictSQS, caplog: pytest.LogCaptureFix
         assert SECRET not in f"{queue!r} {caplog.text}"
 
 
+def test_settings_that_boto3_refuses_are_an_invalid_argument() -> None:
+    """It says so when a client is made, which is at the first call."""
+    with (
+        open_queue("sqs://k:s@eu-west-1?endpoint=http://no_such..host") as queue,
+        pytest.raises(InvalidArgument, match="boto3 takes no such settings"),
+    ):
+        queue.pop("work", wait=NOW)
+
+
 def test_a_client_of_another_kind_is_refused() -> None:
     """With what to do."""
     with pytest.raises(InvalidArgument, match="boto3 SQS client, not str"):
         SQSQueue("sqs://eu-west-1")
+
+
+def test_a_forked_child_that_did_not_use_a_queue_may_close_it(
+    url: str, open_: Callable[[str], SQSQueue]
+) -> None:
+    """It waits for none of the parent's threads, and the parent goes on."""
+    queue = open_(url)
+    queue.push(Message("work", b"0"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # it has threads
+        pid = os.fork()
+    if pid == 0:
+        signal.alarm(20)
+        try:
+            queue.close()
+        finally:
+            os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+    assert [each.payload for each in queue.pop("work")] == [b"0"]
 
 
 def test_queues_with_the_same_credentials_share_a_session(

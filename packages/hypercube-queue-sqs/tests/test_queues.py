@@ -60,6 +60,16 @@ def test_queues_are_created_on_request_with_their_dead_letters(
         assert found["MaximumMessageSize"] == "1048576"
 
 
+def test_a_queue_that_was_just_created_may_not_be_known_everywhere(
+    queue: SQSQueue, strict: StrictSQS
+) -> None:
+    """AWS asks for a second of patience; it is had here."""
+    missing = Refused("QueueDoesNotExist", "The specified queue does not exist.")
+    strict.faults.refuse("GetQueueAttributes", missing, times=2)
+    queue.push(Message("work", b"0"))
+    assert len(queue.pop("work")) == 1
+
+
 def test_a_queue_that_exists_is_used_as_it_is(queue: SQSQueue, client: Any, prefix: str) -> None:
     """Whatever its attributes: SQS would refuse to create it with others."""
     client.create_queue(QueueName=f"{prefix}work", Attributes={"VisibilityTimeout": "7"})

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from botocore.config import Config  # type: ignore[import-untyped]  # it ships no types
 
+from hypercube_queue import InvalidArgument
 from hypercube_queue_sqs.__about__ import __version__
 from hypercube_queue_sqs._ids import IDStore
 
@@ -43,12 +44,18 @@ class Clients:
         self._users = 0
 
     def get(self) -> Opened:
-        """Raises what boto3 raises."""
+        """Raises what boto3 raises, and InvalidArgument."""
         if self._opened is None:
             with self._opening:
                 if self._opened is None:
-                    self._opened = self._make()
+                    self._opened = self._made()
         return self._opened
+
+    def _made(self) -> Opened:
+        try:
+            return self._make()
+        except ValueError as error:
+            raise InvalidArgument(f"boto3 takes no such settings: {error}") from error
 
     def anew(self) -> Clients:
         """The same for another process, which must not use these."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import time
+from datetime import timedelta
 
 from hypercube_queue import BackendError, InvalidArgument, QueueError
 from hypercube_queue.driver import Deadline, shown
@@ -18,6 +20,9 @@ _log = logging.getLogger("hypercube_queue_sqs")
 
 #: A redrive policy that moves messages after fewer receives acts before the worker has decided.
 _ENOUGH_RECEIVES = 100
+#: How long SQS may say of a queue that was just created that it does not exist.
+_KNOWN_EVERYWHERE = timedelta(seconds=3)
+_PAUSE = 0.25
 #: What queues that the driver creates have, and SQS would not give them.
 _CREATED_WITH = {
     "MaximumMessageSize": str(MAX_REQUEST_BYTES),
@@ -41,7 +46,7 @@ class Directory:
 
     def forget(self, queue_name: str, error: QueueError | None) -> None:
         """Ask again next time, if it was deleted."""
-        if error is not None and error.__cause__ and code_of(error.__cause__) == _NO_QUEUE:
+        if error is not None and _is_missing(error):
             self._places.pop(queue_name, None)
             self._dead.pop(queue_name, None)
 
@@ -54,10 +59,7 @@ class Directory:
             self.dead(queue_name, end)
         name = self._names.work(queue_name)
         url = self._url(name, end)
-        answer = self._service.ask(
-            "get_queue_attributes", end, shown(name), QueueUrl=url, AttributeNames=["All"]
-        )
-        place = self._checked(name, url, answer.get("Attributes", {}))
+        place = self._checked(name, url, self._attributes(name, url, end))
         return self._places.setdefault(queue_name, place)
 
     def dead(self, queue_name: str, end: Deadline) -> str:
@@ -66,12 +68,27 @@ class Directory:
             return url
         return self._dead.setdefault(queue_name, self._url(self._names.dead(queue_name), end))
 
+    def _attributes(self, name: str, url: str, end: Deadline) -> dict[str, str]:
+        patience = Deadline(_KNOWN_EVERYWHERE)
+        while True:
+            try:
+                answer = self._service.ask(
+                    "get_queue_attributes", end, shown(name), QueueUrl=url, AttributeNames=["All"]
+                )
+            except BackendError as error:
+                # A queue that was just created is not known to all of SQS yet.
+                if not self._ensure_queues or not _is_missing(error) or patience.passed:
+                    raise
+                time.sleep(_PAUSE)
+            else:
+                found: dict[str, str] = answer.get("Attributes", {})
+                return found
+
     def _url(self, name: str, end: Deadline) -> str:
         try:
             answer = self._service.ask("get_queue_url", end, shown(name), QueueName=name)
         except BackendError as error:
-            missing = error.__cause__ is not None and code_of(error.__cause__) == _NO_QUEUE
-            if not missing or not self._ensure_queues:
+            if not _is_missing(error) or not self._ensure_queues:
                 raise
             answer = self._service.ask(
                 "create_queue", end, shown(name), QueueName=name, Attributes=_CREATED_WITH
@@ -102,8 +119,9 @@ class Directory:
         )
 
 
-#: The code for a queue that is not there.
-_NO_QUEUE = "QueueDoesNotExist"
+def _is_missing(error: QueueError) -> bool:
+    """Whether SQS says that there is no such queue."""
+    return error.__cause__ is not None and code_of(error.__cause__) == "QueueDoesNotExist"
 
 
 def _warn_of_redrive_policy(name: str, policy: str) -> None:

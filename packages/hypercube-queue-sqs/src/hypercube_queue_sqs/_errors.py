@@ -6,6 +6,7 @@ from typing import Any
 
 from botocore import exceptions as boto  # type: ignore[import-untyped]  # it ships no types
 from botocore.exceptions import BotoCoreError, ClientError  # type: ignore[import-untyped]
+from botocore.parsers import ResponseParserError  # type: ignore[import-untyped]
 
 from hypercube_queue import (
     BackendError,
@@ -16,7 +17,7 @@ from hypercube_queue import (
 )
 
 #: What boto3 raises.
-CLIENT_ERRORS = (ClientError, BotoCoreError)
+CLIENT_ERRORS = (ClientError, BotoCoreError, ResponseParserError)
 
 #: Refused for being too many, with nothing done. They are repeated.
 _THROTTLED = frozenset(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import timedelta
 from typing import Any, Self
 
@@ -181,7 +182,8 @@ class SQSQueue(Closing):
     # Lifecycle
 
     def close(self) -> None:
-        if self._gate.close():
+        # What a child inherited and did not use is the parent's.
+        if self._gate.close() and self._process == os.getpid():
             self._receiving.wake_all()
             self._gate.wait_until_empty(self._options.operation_timeout)
             # A poll that was left has up to twenty seconds to go, and hands back what comes.
@@ -199,6 +201,7 @@ class SQSQueue(Closing):
 
     def _begin(self) -> None:
         options = self._options
+        self._process = os.getpid()
         self._threads = Threads("hypercube-sqs", options.connections)
         self._polls = Threads("hypercube-sqs-poll", None)
         service = Service(self._clients, self._place)

@@ -20,7 +20,7 @@ from hypercube_queue_sqs._clients import Clients
 from hypercube_queue_sqs._delivery import Claims, SQSDelivery, lease_of
 from hypercube_queue_sqs._directory import Directory
 from hypercube_queue_sqs._service import Service
-from hypercube_queue_sqs._threads import Threads, outcomes
+from hypercube_queue_sqs._threads import Task, Threads, outcomes
 from hypercube_queue_sqs._wire import (
     MAX_ENTRIES,
     MAX_REQUEST_BYTES,
@@ -104,12 +104,7 @@ class Settling:
                 batch.fail_stale(item)
                 self._claims.release([item.delivery])
         chunks = [chunk for group in owned.values() for chunk in _chunks(group)]
-        tasks = [
-            self._threads.run(
-                partial(self._act, act, chunk, end), unbegun=partial(self._release, chunk)
-            )
-            for chunk in chunks
-        ]
+        tasks = self._begin(chunks, act, end)
         ended = outcomes(tasks, end, self._service.place)
         for chunk, outcome in zip(chunks, ended, strict=True):
             fates = [outcome] * len(chunk) if isinstance(outcome, QueueError) else outcome
@@ -120,9 +115,28 @@ class Settling:
                     batch.fail(item, twin(fate))
                     self._directory.forget(item.delivery.queue_name, fate)
 
+    def _begin(
+        self, chunks: Sequence[Chunk], act: Callable[[Chunk, Deadline], Fates], end: Deadline
+    ) -> list[Task[Fates]]:
+        """Each chunk in a thread, which lets go of its deliveries."""
+        tasks: list[Task[Fates]] = []
+        try:
+            for chunk in chunks:
+                call = partial(self._act, act, chunk, end)
+                tasks.append(self._threads.run(call, unbegun=partial(self._release, chunk)))
+        except BaseException:
+            for chunk in chunks[len(tasks) :]:
+                self._release(chunk)
+            raise
+        return tasks
+
     def _act(self, act: Callable[[Chunk, Deadline], Fates], chunk: Chunk, end: Deadline) -> Fates:
         try:
-            return act(chunk, end)
+            # A lease may have ended while others were being served.
+            owned = [(item, entry) for item, entry in chunk if item.delivery.is_owned]
+            found = iter(act(owned, end) if owned else ())
+            numbers = {item.index for item, _ in owned}
+            return [next(found) if item.index in numbers else NotFound() for item, _ in chunk]
         finally:
             self._release(chunk)
 
