@@ -64,7 +64,7 @@ def test_a_request_has_at_most_a_mebibyte(queue: SQSQueue, strict: StrictSQS) ->
     """Five messages of 300 kB, a third more in Base64, travel two at a time."""
     queue.push(*(Message("work", bytes(300_000)) for _ in range(5)))
 
-    assert [len(each["Entries"]) for each in strict.requests("SendMessageBatch")] == [2, 2, 1]
+    assert sorted(len(each["Entries"]) for each in strict.requests("SendMessageBatch")) == [1, 2, 2]
     strict.forget_requests()
     queue.retry(*_received(queue, 5))
     assert sorted(len(each["Entries"]) for each in strict.requests("SendMessageBatch")) == [1, 2, 2]

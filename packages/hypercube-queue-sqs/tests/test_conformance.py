@@ -155,7 +155,7 @@ if os.environ.get("HYPERCUBE_TEST_ALL") == "1":
             return super().open(**{"visibility_timeout": timedelta(minutes=5), **options})
 
     class MotoHarness(EmulatorHarness):
-        """It gives one message to two requests that come at the same moment, so they come singly."""
+        """It gives one message to two requests of the same moment, so they come singly."""
 
         def url(self) -> str:
             return f"{super().url()}&connections=1"
