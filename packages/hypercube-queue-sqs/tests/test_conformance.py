@@ -58,7 +58,7 @@ class StrictHarness(Harness):
         max_message_bytes=768_997,
     )
     capabilities = frozenset({VisibilityExtender, Redriver})
-    backlog = 2_000
+    backlog = 1_000
     restart = Unavailable("these servers forget everything when they stop; AWS does not stop")
     region: ClassVar[str] = "eu-west-1"
 
