@@ -201,7 +201,7 @@ def _types(session: nox.Session) -> None:
     _install(session, *_everything(), *needed)
     session.run("mypy", *(str(package.source) for package in PACKAGES.values()))
     session.run("mypy", "noxfile.py", "docs/conf.py", *map(str, Path("tools").glob("*.py")))
-    session.run("mypy", "-p", "tools.backends", "-p", "tools.bench")
+    session.run("mypy", "-p", "tools.backends", "-p", "tools.bench", "-p", "tools.strict_sqs")
     # One run each, because two of them may have modules of the same name.
     for folder in sorted(Path("packages").glob("*/examples")):
         session.run("mypy", str(folder))

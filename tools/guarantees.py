@@ -31,6 +31,7 @@ CONFIGURATIONS = {
     "MySQL, MariaDB": "mysql://",
     "Redis": "redis://",
     "Valkey": "valkey://",
+    "SQS": "sqs://eu-west-1",
     "RabbitMQ, quorum": "amqp://",
     "RabbitMQ, classic": "amqp://?queue_type=classic",
 }

@@ -19,6 +19,8 @@ class Backend:
     server: str = ""
     #: The longer one of the two backlogs of ready messages whose pops are compared.
     deep: int = 100_000
+    #: How many dead letters lie beside the third one.
+    dead: int = 100_000
     #: Whether another process can open the same queue.
     shared: bool = True
     #: How many messages a push or a pop has, each of them beside the raw limit.
@@ -39,6 +41,8 @@ BACKENDS: dict[str, Backend] = {
     "mysql": Backend(lambda: stores.mysql("mysql"), server="mysql"),
     "mariadb": Backend(lambda: stores.mysql("mariadb"), server="mariadb"),
     "redis": Backend(lambda: stores.redis("redis"), server="redis", deep=1_000_000),
+    "sqs": Backend(stores.sqs_on_ministack, server="ministack", deep=2_000, dead=2_000),
+    "sqs-20ms": Backend(lambda: stores.sqs_with_delay(0.02), deep=2_000, dead=2_000),
     "valkey": Backend(lambda: stores.redis("valkey"), server="valkey", deep=1_000_000),
     "rabbitmq": _rabbitmq("rabbitmq"),
     "rabbitmq-classic": _rabbitmq("rabbitmq", "classic"),

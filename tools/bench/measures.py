@@ -19,8 +19,8 @@ from hypercube_queue import Message, Queue, open_queue
 
 #: Turns of each side of a comparison, taken alternately so that a slow moment hits both.
 ROUNDS = 10
-#: Messages in the backlogs whose pops are compared; of the deep one each backend says its own.
-SHALLOW, DEAD = 1_000, 100_000
+#: Messages in the backlog that others are compared with; each backend says how long those are.
+SHALLOW = 1_000
 #: Messages in one call that fills a backlog.
 _MANY = 10_000
 #: Of the pops that are timed with each backlog.
@@ -81,7 +81,7 @@ def _against_raw(name: str, ours: list[float], raw: list[float]) -> Figure:
 
 def _pop_costs(backend: Backend, scale: float) -> Iterator[Figure]:
     """Pops of one message before several backlogs, in turns."""
-    shallow, deep, buried = (int(all * scale) for all in (SHALLOW, backend.deep, DEAD))
+    shallow, deep, buried = (int(all * scale) for all in (SHALLOW, backend.deep, backend.dead))
     with ExitStack() as opened:
         places = [opened.enter_context(backend.fresh()) for _ in range(3)]
         few, many, dead = queues = [opened.enter_context(open_queue(store.url)) for store in places]
@@ -124,7 +124,10 @@ def _bury(queue: Queue, count: int) -> None:
     for first in range(0, count, _MANY):
         some = min(_MANY, count - first)
         queue.push(*_messages(some))
-        queue.dead_letter(*queue.pop("bench", some, wait=_NOW))
+        while some > 0:
+            popped = queue.pop("bench", some, wait=_NOW)
+            queue.dead_letter(*popped)
+            some -= len(popped)
 
 
 def _drain(backend: Backend, amount: int, *, kind: str) -> Figure:
@@ -187,7 +190,10 @@ def _messages(count: int) -> list[Message]:
 
 
 def _pop_and_ack(queue: Queue, batch: int) -> None:
-    queue.ack(*queue.pop("bench", batch, wait=_NOW))
+    while batch > 0:  # a pop may bring less than there is
+        popped = queue.pop("bench", batch, wait=_NOW)
+        queue.ack(*popped)
+        batch -= len(popped)
 
 
 def _rate(amount: int, step: Callable[[], None], batch: int) -> float:

@@ -16,6 +16,8 @@ from tools.bench.raw import Raw, RawDeque, RawSQLite
 from tools.bench.raw_broker import RawRabbitMQ, connect_rabbitmq
 from tools.bench.raw_scripts import Glide, RawScripts, RedisPy, connect_redis
 from tools.bench.raw_servers import RawMySQL, RawPostgreSQL, connect_mysql
+from tools.bench.raw_sqs import RawSQS
+from tools.strict_sqs import strict_process
 
 #: Of Redis and Valkey as they come; one of them is for each store.
 _DATABASES = range(16)
@@ -150,6 +152,28 @@ def rabbitmq(kind: str, queue_type: str) -> Iterator[Store]:
             for queue in _QUEUES:
                 admin.channel().queue_delete(f"{name}.{queue}")
                 admin.channel().queue_delete(f"hypercube.dead.{name}.{queue}")
+
+
+@contextmanager
+def sqs_on_ministack() -> Iterator[Store]:
+    """On an emulator, with queues of its own."""
+    place = server("ministack")
+    with _sqs(f"http://{place.host}:{place.port}") as store:
+        yield store
+
+
+@contextmanager
+def sqs_with_delay(seconds: float) -> Iterator[Store]:
+    """On a server that answers so late, as one in a data centre does."""
+    with strict_process("--delay", str(seconds)) as endpoint, _sqs(endpoint) as store:
+        yield store
+
+
+@contextmanager
+def _sqs(endpoint: str) -> Iterator[Store]:
+    name = _name()
+    options = f"endpoint={endpoint}&prefix={name}-&ensure_queues=true"
+    yield Store(f"sqs://testing:testing@eu-west-1?{options}", lambda: RawSQS(endpoint, name))
 
 
 def _empty_database(place: Server) -> int:
