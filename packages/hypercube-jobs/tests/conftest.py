@@ -41,6 +41,7 @@ BACKENDS: dict[str, tuple[str, Callable[[str, Path], str]]] = {
         "rabbitmq",
         lambda name, _folder: server("rabbitmq").url("amqp", prefix=f"{name}."),
     ),
+    "sqs": ("ministack", lambda name, _folder: _sqs(name)),
 }
 
 
@@ -53,8 +54,12 @@ def _sql(name: str, scheme: str, table: str) -> str:
     return server(name).url(scheme, table=table, create_tables="true")
 
 
-def _amqp(name: str) -> str:
-    return server("rabbitmq").url("amqp", prefix=f"{name}.")
+def _sqs(name: str) -> str:
+    place = server("ministack")
+    return (
+        f"sqs://any:any@eu-west-1?endpoint=http://{place.host}:{place.port}&prefix={name}-"
+        "&ensure_queues=true"
+    )
 
 
 def _params(*names: str) -> list[object]:
