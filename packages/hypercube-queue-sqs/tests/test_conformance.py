@@ -148,8 +148,8 @@ if os.environ.get("HYPERCUBE_TEST_ALL") == "1":
         Both are slower than SQS by far: a thousand messages may take longer than a usual lease.
         """
 
-        pace = 24.0
-        backlog = 200
+        pace = 20.0
+        backlog = 1_000
 
         def open(self, **options: timedelta) -> Queue:
             return super().open(**{"visibility_timeout": timedelta(minutes=5), **options})
@@ -190,8 +190,8 @@ if AWS_URL is not None:
     class AWSHarness(StrictHarness):
         """The service itself, with credentials from boto3's usual places."""
 
-        pace = 24.0
-        backlog = 200
+        pace = 20.0
+        backlog = 1_000
 
         def __init__(self) -> None:
             super().__init__()
