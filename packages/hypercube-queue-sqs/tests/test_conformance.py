@@ -155,10 +155,10 @@ if os.environ.get("HYPERCUBE_TEST_ALL") == "1":
             return super().open(**{"visibility_timeout": timedelta(minutes=5), **options})
 
     class MotoHarness(EmulatorHarness):
-        """It gives one message to two requests of the same moment, so they come singly."""
+        """It gives one message to two requests of one moment, so they come singly, and slowly."""
 
         def url(self) -> str:
-            return f"{super().url()}&connections=1"
+            return f"{super().url()}&connections=1&operation_timeout=300"
 
         def endpoint(self) -> str:
             place = server("moto")
