@@ -164,7 +164,7 @@ def _test(session: nox.Session, part: str, **environment: str) -> None:
         return
     if part == "tools":
         packages, folder = list(PACKAGES.values()), Path("tools/tests")
-        wheels = [*_everything(), "hatch"]
+        wheels = [*_everything(), "hatchling"]
     else:
         packages, folder = [PACKAGES[part]], PACKAGES[part].tests
         wheels = [str(_wheel(session, PACKAGES[part]))]

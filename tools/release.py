@@ -4,7 +4,7 @@
     python tools/release.py check hypercube-queue-redis/v1.1.0
     python tools/release.py collect hypercube-queue-redis/v1.1.0 release
 
-`bump` asks hatch for the next version and gives the changelog's section "Unreleased" its name.
+`bump` lets hatchling, which has to be installed, write the next version, and gives the changelog's section "Unreleased" its name.
 Once that is committed, the tag `<distribution>/v<version>` makes the release: the workflow runs
 `check`, builds, and publishes what `collect` has found right and put into the folder.
 """
@@ -45,7 +45,9 @@ def bump(name: str, segment: str, root: Path = ROOT) -> str:
             f"{changelog.relative_to(root)} has nothing under '## {_UNRELEASED}'; tell those who "
             "upgrade what changes"
         )
-    subprocess.run(["hatch", "version", segment], cwd=root / package.folder, check=True)
+    # By hatch's build backend, which needs no environment of its own for this.
+    command = [sys.executable, "-m", "hatchling", "version", segment]
+    subprocess.run(command, cwd=root / package.folder, check=True)
     version = load(root)[name].version
     text = changelog.read_text()
     changelog.write_text(text.replace(f"## {_UNRELEASED}", f"## {version}", 1))

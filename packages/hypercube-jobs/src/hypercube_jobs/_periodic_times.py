@@ -74,6 +74,7 @@ class Cron:
             ) from error
 
     def after(self, moment: datetime) -> datetime | None:
+        """See `When.after`."""
         start = moment.astimezone(self._zone)
         for due in CronSim(self._fields, start):
             found = due.astimezone(UTC)
@@ -116,6 +117,7 @@ class Every:
             raise InvalidArgument(f"start is {shown(start)}; it is a datetime with a timezone")
 
     def after(self, moment: datetime) -> datetime | None:
+        """See `When.after`."""
         start = self.start.astimezone(UTC)
         if moment < start:
             return start
