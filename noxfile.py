@@ -46,6 +46,9 @@ SITE = ("furo==2025.12.19", "myst-parser==5.2.0", "sphinx==9.0.4")
 #: Of the workflows: the schema, and what an attacker would look for.
 WORKFLOWS = ("check-jsonschema==0.39.0", "zizmor==1.32.0")
 
+#: Most tests wait for longer than they compute, so there are more of them than processors.
+PARALLEL = ("-n", str(min(4, 2 * (os.cpu_count() or 1))))
+
 #: What tools.backends needs, beside the clients of the drivers.
 SERVERS = ("psutil", "pytest", "testcontainers")
 #: Types of libraries that ship none.
@@ -159,8 +162,7 @@ def _test(session: nox.Session, part: str, **environment: str) -> None:
         # Not one of them is installed here: the tests make environments of their own.
         builders = {item for package in PACKAGES.values() for item in package.build_requires}
         _install(session, "pytest", "pytest-xdist", "uv", "build", *sorted(builders))
-        parallel = ("-n", "auto", "--maxprocesses", "4")
-        session.run("python", "-m", "pytest", *parallel, "tools/distributions")
+        session.run("python", "-m", "pytest", *PARALLEL, "tools/distributions")
         return
     if part == "tools":
         packages, folder = list(PACKAGES.values()), Path("tools/tests")
@@ -175,8 +177,7 @@ def _test(session: nox.Session, part: str, **environment: str) -> None:
 
 
 def _pytest(session: nox.Session, folder: Path, *options: str, **environment: str) -> None:
-    parallel = ("-n", "auto", "--maxprocesses", "4")
-    command = ("python", "-m", "pytest", "-p", "tools.backends", *parallel, *options)
+    command = ("python", "-m", "pytest", "-p", "tools.backends", *PARALLEL, *options)
     session.run(*command, str(folder), *session.posargs, env=environment)
 
 

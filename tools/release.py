@@ -4,9 +4,10 @@
     python tools/release.py check hypercube-queue-redis/v1.1.0
     python tools/release.py collect hypercube-queue-redis/v1.1.0 release
 
-`bump` lets hatchling, which has to be installed, write the next version, and gives the changelog's section "Unreleased" its name.
-Once that is committed, the tag `<distribution>/v<version>` makes the release: the workflow runs
-`check`, builds, and publishes what `collect` has found right and put into the folder.
+`bump` lets hatchling, which has to be installed, write the next version, and gives the
+changelog's section "Unreleased" its name. Once that is committed, the tag
+`<distribution>/v<version>` makes the release: the workflow runs `check`, builds, and publishes
+what `collect` has found right and put into the folder.
 """
 
 from __future__ import annotations
