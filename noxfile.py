@@ -46,6 +46,10 @@ SITE = ("furo==2025.12.19", "myst-parser==5.2.0", "sphinx==9.0.4")
 #: Of the workflows: the schema, and what an attacker would look for.
 WORKFLOWS = ("check-jsonschema==0.39.0", "zizmor==1.32.0")
 
+#: The suite that drivers are certified by, and what makes it and other tests leave nothing out.
+SUITE = "hypercube-queue-conformance"
+EVERYTHING = {"HYPERCUBE_TEST_ALL": "1"}
+
 #: Most tests wait for longer than they compute, so there are more of them than processors.
 PARALLEL = ("-n", str(min(4, 2 * (os.cpu_count() or 1))))
 
@@ -84,13 +88,17 @@ def tests(session: nox.Session, part: str) -> None:
 @nox.session(python=PYTHONS, requires=["wheels"])
 @nox.parametrize("part", [nox.param(part, id=part) for part in [*PACKAGES, "tools"]])
 def nightly(session: nox.Session, part: str) -> None:
-    """What CI leaves out: every Python that is installed, every configuration, plain processes."""
-    _test(session, part, HYPERCUBE_TEST_ALL="1")
+    """What CI leaves out: every Python that is installed, every configuration, plain processes.
+
+    And random calls at length, other ones each time.
+    """
+    certified = part in PACKAGES and SUITE in PACKAGES[part].test_names()
+    _test(session, part, *(("--conformance-examples", "200") if certified else ()), **EVERYTHING)
     if part in PACKAGES and _needs_servers(PACKAGES[part].tests):
         # As root with the packages of the system; some server may have none, which is no failure.
         way = {"HYPERCUBE_TEST_FROM": "apt" if os.geteuid() == 0 else "binary"}
         session.env.update(way, HYPERCUBE_TEST_REQUIRE="")
-        _pytest(session, PACKAGES[part].tests, "--install-servers", HYPERCUBE_TEST_ALL="1")
+        _pytest(session, PACKAGES[part].tests, "--install-servers", **EVERYTHING)
 
 
 @nox.session(requires=["wheels"], venv_backend="uv")
@@ -148,7 +156,7 @@ def guarantees(session: nox.Session) -> None:
     session.run("python", "tools/guarantees.py", *session.posargs)
 
 
-def _test(session: nox.Session, part: str, **environment: str) -> None:
+def _test(session: nox.Session, part: str, *options: str, **environment: str) -> None:
     if part == "lint":
         _lint(session)
         return
@@ -173,7 +181,7 @@ def _test(session: nox.Session, part: str, **environment: str) -> None:
     servers = SERVERS if _needs_servers(folder) else ()
     _install(session, *wheels, *_test_requirements(packages), *servers, "pytest-xdist")
     session.run("python", "tools/installed.py", *(package.import_name for package in packages))
-    _pytest(session, folder, **environment)
+    _pytest(session, folder, *options, **environment)
 
 
 def _pytest(session: nox.Session, folder: Path, *options: str, **environment: str) -> None:
