@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from packaging import requirements
 from packaging.specifiers import SpecifierSet
-from packaging.utils import InvalidName, NormalizedName, canonicalize_name
+from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from hypercube_plugins._errors import InvalidPlugin, ReservedName
 from hypercube_plugins._plugin import AsyncPlugin, Plugin
+
+#: As names of distributions. (The check of older releases of packaging lets a line end pass.)
+_NAME = re.compile(r"[a-z0-9]([a-z0-9._-]*[a-z0-9])?", re.ASCII | re.IGNORECASE)
 
 #: What no plugin may be called: errors and commands mean something else by these.
 RESERVED_NAMES = frozenset({"application", "hypercube"})
@@ -60,13 +64,12 @@ def declared(plugin: Plugin | AsyncPlugin) -> Declaration:
         )
     who = type(plugin).__qualname__
     name = _declared_text(plugin, who, "name", "mail")
-    try:
-        key = canonicalize_name(name, validate=True)
-    except InvalidName:
+    if not _NAME.fullmatch(name):
         raise InvalidPlugin(
             f"{who} has the name {name!r}; a name consists of letters, digits, and -, _ or . "
             "between them"
-        ) from None
+        )
+    key = canonicalize_name(name)
     if key in RESERVED_NAMES:
         raise ReservedName(f"{who} has the name {name!r}, which no plugin may have; take another")
     text = _declared_text(plugin, who, "version", "1.2.0")
