@@ -18,6 +18,7 @@ from hypercube_queue_conformance._harness import HOOKS, Borrowed, Harness, Unava
 from hypercube_queue_conformance._rules import RULES
 
 if TYPE_CHECKING:
+    from hypercube_queue_conformance._groups.model import compare_with_model
     from hypercube_queue_conformance._suite import QueueConformance
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "QueueConformance",
     "Unavailable",
     "__version__",
+    "compare_with_model",
 ]
 
 # An editable install does not tell pytest which files these are.
@@ -42,4 +44,8 @@ def __getattr__(name: str) -> object:
         from hypercube_queue_conformance._suite import QueueConformance
 
         return QueueConformance
+    if name == "compare_with_model":
+        from hypercube_queue_conformance._groups.model import compare_with_model
+
+        return compare_with_model
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

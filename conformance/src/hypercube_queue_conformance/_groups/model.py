@@ -6,6 +6,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from hypercube_queue_conformance._harness import Harness
 from hypercube_queue_conformance._machine import machine_for
 from hypercube_queue_conformance._marks import rule, when
 from hypercube_queue_conformance._trial import Trial
@@ -14,6 +15,30 @@ from hypercube_queue_conformance._trial import Trial
 _DEFAULT_EXAMPLES = 20
 #: Find an order of calls that goes wrong, and then the shortest one that does.
 _PHASES = (Phase.generate, Phase.shrink)
+
+
+def compare_with_model(
+    harness: type[Harness], *, examples: int = _DEFAULT_EXAMPLES, repeatable: bool = True
+) -> None:
+    """Random calls, to the driver of a harness and to a model of the contract, must agree.
+
+    Part of the suite (MODEL-1) where deliveries are exclusive. For a driver that cannot promise
+    this, call it with a backend that makes no duplicates. There are `examples` runs, the same ones
+    each time unless not `repeatable`. Raises AssertionError, or what the driver raised.
+    """
+    run_state_machine_as_test(
+        machine_for(lambda: Trial(harness())),
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=50,
+            derandomize=repeatable,
+            phases=_PHASES,
+            report_multiple_bugs=False,
+            deadline=None,
+            database=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
 
 
 class ModelComparison:
@@ -28,16 +53,6 @@ class ModelComparison:
         of runs is as given and each time they are others.
         """
         examples = pytestconfig.getoption("--conformance-examples")
-        run_state_machine_as_test(
-            machine_for(lambda: Trial(type(trial.harness)())),
-            settings=settings(
-                max_examples=examples or _DEFAULT_EXAMPLES,
-                stateful_step_count=50,
-                derandomize=not examples,
-                phases=_PHASES,
-                report_multiple_bugs=False,
-                deadline=None,
-                database=None,
-                suppress_health_check=list(HealthCheck),
-            ),
+        compare_with_model(
+            type(trial.harness), examples=examples or _DEFAULT_EXAMPLES, repeatable=not examples
         )
