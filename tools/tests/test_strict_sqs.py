@@ -57,6 +57,12 @@ def _one(client: Any, queue: str, **more: Any) -> dict[str, Any]:
     return dict(found)
 
 
+def _hidden(client: Any, queue: str) -> int:
+    name = "ApproximateNumberOfMessagesNotVisible"
+    attributes = client.get_queue_attributes(QueueUrl=queue, AttributeNames=[name])["Attributes"]
+    return int(attributes[name])
+
+
 def _count(client: Any, queue: str) -> int:
     return len(
         client.receive_message(QueueUrl=queue, WaitTimeSeconds=1, MaxNumberOfMessages=10).get(
@@ -218,8 +224,12 @@ def test_a_poll_of_a_client_that_is_gone_takes_what_comes(
     with pytest.raises(BotoCoreError):
         impatient.receive_message(QueueUrl=queue, WaitTimeSeconds=20, VisibilityTimeout=2)
     impatient.close()
+    while not strict.requests("ReceiveMessage"):
+        time.sleep(0.01)
     client.send_message(QueueUrl=queue, MessageBody="x")
     begun = time.monotonic()
+    while not _hidden(client, queue):
+        assert time.monotonic() - begun < 10
     assert _one(client, queue)["Body"] == "x"
     assert time.monotonic() - begun > 1.5
 

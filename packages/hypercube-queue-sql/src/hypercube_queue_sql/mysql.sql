@@ -97,11 +97,12 @@ SET visible_at = least(coalesce(place, {now}), {now}), token = NULL, attempt = a
 WHERE seq IN ({{seqs}}) AND visible_at > {now}
 
 -- name: redrive
--- What the driver has set aside stays: it would only be set aside again.
+-- What the driver has set aside stays: it would only be set aside again. The order names the
+-- whole index, since MariaDB may not see that its first columns are constant.
 UPDATE {messages} FORCE INDEX ({ready})
 SET state = 0, visible_at = {now}, attempt = 0
 WHERE queue_name = %(queue_name)s AND state = 1 AND reason IS NULL
-ORDER BY visible_at, seq LIMIT %(count)s
+ORDER BY queue_name, state, visible_at, seq LIMIT %(count)s
 
 -- name: redrive_ids
 UPDATE {messages} FORCE INDEX ({unique})

@@ -156,13 +156,15 @@ def test_connections_that_the_server_ended_are_replaced(queue: SQLQueue, watchin
         queue.push(Message("work"))
         beneath = _fill_pool(queue, 4)
         [delivery] = queue.pop("work")
+        ids = {each.thread_id() for each in beneath}
         for each in beneath:
             if end == "KILL":
                 watching(f"KILL {each.thread_id()}")
             else:
                 each.query("SET SESSION wait_timeout = 1")
                 each.query("COMMIT")
-        time.sleep(0.3 if end == "KILL" else 2.2)
+        there = "SELECT id FROM information_schema.processlist"
+        _until(lambda: not ids & {row[0] for row in watching(there)})
         if call == queue.push:
             queue.ack(delivery)
             call(Message("work"))

@@ -86,7 +86,7 @@ def test_no_statement_is_longer_than_the_server_takes(queue: SQLQueue, limit: in
 
             def measured(statement: str) -> int:
                 nonlocal longest
-                longest = max(longest, len(statement.encode()))
+                longest = max(longest, len(statement.encode(errors="surrogateescape")))
                 return query(statement)
 
             cursor._query = measured

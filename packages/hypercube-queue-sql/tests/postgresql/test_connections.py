@@ -195,7 +195,7 @@ def test_connections_that_the_server_ended_are_replaced(queue: SQLQueue, applica
                 "WHERE application_name = %s",
                 [application],
             )
-            time.sleep(0.1)
+            _until(lambda: not _connections(application))
             call(delivery)
             assert queue.stats("work").in_flight == 0
             for each in queue.pop("work", 10, wait=NOTHING):

@@ -63,6 +63,10 @@ def _until(condition: Callable[[], object], seconds: float = 20.0) -> None:
         time.sleep(0.02)
 
 
+def _listening_threads() -> set[threading.Thread]:
+    return {each for each in threading.enumerate() if each.name == "hypercube-listener"}
+
+
 def _listener(connection: psycopg.Connection, application: str) -> int:
     """The connection that listens, as soon as there is one."""
     _until(lambda: _pids(connection, application, _LISTENS))
@@ -288,7 +292,7 @@ def test_what_others_send_on_the_channel_does_no_harm(queue: SQLQueue, payload: 
 
 def test_closing_a_queue_ends_its_connections(url: str, application: str) -> None:
     """The one that listens, too, within a second, and the thread with it."""
-    before = threading.active_count()
+    before = _listening_threads()
     with _watching() as watching:
         queue = open_queue(url)
         with open_queue(url) as other:
@@ -298,7 +302,7 @@ def test_closing_a_queue_ends_its_connections(url: str, application: str) -> Non
             queue.close()
             _until(lambda: len(_pids(watching, application, _LISTENS)) == 1, 5)
         _until(lambda: _pids(watching, application) == [], 5)
-    _until(lambda: threading.active_count() <= before, 5)
+    _until(lambda: _listening_threads() <= before, 5)
 
 
 def test_a_queue_that_never_waited_has_no_listener(queue: SQLQueue, application: str) -> None:

@@ -14,7 +14,7 @@ _PLANNED_WITHIN = START_WITHIN / 2
 MAX_AHEAD = 256
 MAX_AHEAD_BYTES = 16 * 1024 * 1024
 #: The most deliveries of one pop.
-_MAX_POP = 256
+_MAX_POP = 128
 #: With so many ended and not settled, the backend is in trouble and no more is popped.
 _MAX_UNSETTLED = 1024
 #: How much the latest message's size counts in the average.
