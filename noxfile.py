@@ -53,6 +53,12 @@ EVERYTHING = {"HYPERCUBE_TEST_ALL": "1"}
 #: Most tests wait for longer than they compute, so there are more of them than processors.
 PARALLEL = ("-n", str(min(4, 2 * (os.cpu_count() or 1))))
 
+#: Prints what an environment has, as constraints.
+_INSTALLED = """
+from importlib.metadata import distributions
+for each in distributions(): print(each.name, each.version, sep="==")
+"""
+
 #: What tools.backends needs, beside the clients of the drivers.
 SERVERS = ("psutil", "pytest", "testcontainers")
 #: Types of libraries that ship none.
@@ -110,8 +116,12 @@ def oldest(session: nox.Session, part: str) -> None:
     # Only what is named here is taken in its oldest version, not what that needs in its turn.
     named = (str(_wheel(session, package)), *package.dependencies, *optional)
     _install(session, "--resolution", "lowest-direct", *named)
+    # The tests must not bring newer ones along.
+    oldest = Path(session.create_tmp()) / "oldest.txt"
+    oldest.write_text(str(session.run("python", "-c", _INSTALLED, silent=True)))
     servers = SERVERS if _needs_servers(package.tests) else ()
-    _install(session, *_test_requirements([package]), *servers, "pytest-xdist")
+    needed = (*_test_requirements([package]), *servers, "pytest-xdist")
+    _install(session, "--constraint", str(oldest), *needed)
     # What an old library uses, a new one that it needs may have deprecated since.
     _pytest(session, package.tests, "-W", "ignore::DeprecationWarning")
 

@@ -177,3 +177,23 @@ def test_starting_anew_forgets_the_counters_and_keeps_the_failure() -> None:
     again = Record.read(record.to_bytes())
     assert (again.free, again.interrupted, again.failures) == (0, 0, 0)
     assert again.failure == FAILURE
+
+
+def test_half_of_a_surrogate_pair_in_a_text_survives() -> None:
+    """Errors quote such, and the fast parser of JSON refuses it."""
+    record = whole()
+    record.note_failure(Failure("ValueError", "no \ud800", 2, NOW, "Traceback \udcff"))
+    extra = record.to_bytes()
+    assert extra is not None
+
+    again = Record.read(extra)
+    assert again.failure == Failure("ValueError", "no \ud800", 2, NOW, "Traceback \udcff")
+    assert (again.retries, again.failures, again.former) == (4, 2, None)
+
+
+@given(st.dictionaries(ours | st.text(max_size=5), json_values, max_size=8))
+def test_the_fast_parser_reads_what_the_other_does(fields: dict[str, object]) -> None:
+    """Numbers and texts of any kind, in the very same types."""
+    encoded = json.dumps({"v": 1} | fields | {"v": 1})
+
+    assert repr(Record.read(encoded.encode())._fields) == repr(json.loads(encoded))

@@ -228,7 +228,7 @@ class Dispatcher:
             queue=message.queue_name,
             delay=message.delay,
             max_retries=record.retries or 0,
-            trace=record.trace,
+            trace=dict(record.trace),
         )
         with dispatching(dispatch, self.middleware):
             if dispatch.trace:

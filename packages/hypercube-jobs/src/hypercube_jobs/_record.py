@@ -22,6 +22,9 @@ import binascii
 import json
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
+from types import MappingProxyType
+
+from pydantic_core import from_json
 
 from hypercube_jobs import _backoff, _failure
 from hypercube_jobs._backoff import Backoff, Constant, Exponential
@@ -41,6 +44,7 @@ _encode = json.JSONEncoder(separators=(",", ":")).encode
 _LONGEST_US = to_microseconds(MAX_DURATION)
 #: Counters are at most this; anything more is no count of ours.
 _MANY = 1 << 53
+_NO_TRACE: Mapping[str, str] = MappingProxyType({})
 
 
 class Record:
@@ -84,7 +88,7 @@ class Record:
         if not extra:
             return cls({"v": VERSION})
         try:
-            fields = json.loads(extra.decode())
+            fields = _decode(extra)
         except (ValueError, RecursionError):
             fields = None
         if isinstance(fields, dict) and _whole(fields.get("v"), _MANY) is not None:
@@ -142,6 +146,11 @@ class Record:
         return from_microseconds(microseconds) if microseconds else None
 
     @property
+    def timeout_seconds(self) -> float | None:
+        microseconds = _whole(self._fields.get("timeout"), _LONGEST_US)
+        return microseconds / 1_000_000 if microseconds else None
+
+    @property
     def backoff(self) -> Backoff | None:
         return _backoff.from_wire(self._fields.get("backoff"))
 
@@ -151,11 +160,11 @@ class Record:
         return None if microseconds is None else from_epoch_microseconds(microseconds)
 
     @property
-    def trace(self) -> dict[str, str]:
+    def trace(self) -> Mapping[str, str]:
         """What the dispatch gave along for whoever traces."""
         value = self._fields.get("trace")
         if value is None or not isinstance(value, dict):
-            return {}
+            return _NO_TRACE
         return {key: text for key, text in value.items() if isinstance(text, str)}
 
     # What a middleware notes before a dispatch
@@ -223,6 +232,14 @@ class Record:
 _ESSENTIAL = frozenset(
     {"v", "retries", "timeout", "backoff", "dispatched_at", "free", "interrupted", "failures"}
 )
+
+
+def _decode(extra: bytes) -> object:
+    try:
+        return from_json(extra, cache_strings="keys")
+    except ValueError:
+        # It refuses half of a surrogate pair, which the text of an error may have.
+        return json.loads(extra.decode())
 
 
 def _whole(value: object, largest: int) -> int | None:

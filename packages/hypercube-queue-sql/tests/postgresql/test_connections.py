@@ -381,6 +381,7 @@ def test_a_server_that_is_killed_loses_and_repeats_nothing(table: str, started) 
         workers = [stack.enter_context(started(_WORK, url)) for _ in range(2)]
         assert [each.stdout.readline() for each in pushers] == ["pushing\n"] * 2
         place.kill()
+        time.sleep(2.0)  # longer than a pop waits, so that each of them looks meanwhile
         place.start()
         pushed = [each for p in pushers for each in json.loads(p.communicate(timeout=_LIMIT)[0])]
         told = [json.loads(worker.communicate(timeout=_LIMIT)[0]) for worker in workers]

@@ -169,10 +169,8 @@ class Coordinator:
         return messages
 
     def _admit(self, messages: list[Message], room: int) -> None:
-        now = time.monotonic()
         before = len(self._holding)
-        some = [self._held(message, now) for message in messages]
-        self._holding.add(some)
+        some = self._held(messages)
         self._leases.added(some)
         alive: list[Held] = []
         for held in some:
@@ -204,15 +202,16 @@ class Coordinator:
         else:
             self._execution.submit([kept])
 
-    def _held(self, message: Message, now: float) -> Held:
-        return held_for(self._jobs, message, default_lease=self._leases.default, now=now)
+    def _held(self, messages: list[Message]) -> list[Held]:
+        some = held_for(
+            self._jobs, messages, default_lease=self._leases.default, now=time.monotonic()
+        )
+        self._holding.add(some)
+        return some
 
     def _return(self, messages: list[Message]) -> None:
         """Give back what came when it was no longer wanted."""
-        now = time.monotonic()
-        some = [self._held(message, now) for message in messages]
-        self._holding.add(some)
-        self._give_back(some)
+        self._give_back(self._held(messages))
 
     def _give_back(self, some: list[Held]) -> None:
         for held in some:

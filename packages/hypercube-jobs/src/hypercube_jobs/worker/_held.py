@@ -106,7 +106,7 @@ class Held:
             trace=record.trace,
             last=self.standing.used >= retries,
         )
-        self.timeout = (record.timeout or self.policy.timeout).total_seconds()
+        self.timeout = record.timeout_seconds or self.policy.timeout.total_seconds()
         # The lease
         self.popped_at = now
         lease = message.visibility_timeout
@@ -152,23 +152,31 @@ class Held:
         return self.cause is Cause.LOST
 
 
-def held_for(jobs: Jobs, message: Message, *, default_lease: float, now: float) -> Held:
-    """What a worker of `jobs` holds when it has popped `message`."""
-    kind: Kind | None = None
-    unknown: JobError | None = None
-    try:
-        kind = jobs.kind_of(message)
-    except (UnknownKind, UnknownNamespace) as error:
-        unknown = error
-    return Held(
-        message,
-        kind,
-        unknown=unknown,
-        middleware=jobs.middleware,
-        exact_attempts=jobs.queue.guarantees.exact_attempts,
-        default_lease=default_lease,
-        now=now,
-    )
+def held_for(
+    jobs: Jobs, messages: Iterable[Message], *, default_lease: float, now: float
+) -> list[Held]:
+    """What a worker of `jobs` holds when it has popped `messages`."""
+    middleware = jobs.middleware
+    exact_attempts = jobs.queue.guarantees.exact_attempts
+    some: list[Held] = []
+    for message in messages:
+        kind: Kind | None = None
+        unknown: JobError | None = None
+        try:
+            kind = jobs.kind_of(message)
+        except (UnknownKind, UnknownNamespace) as error:
+            unknown = error
+        held = Held(
+            message,
+            kind,
+            unknown=unknown,
+            middleware=middleware,
+            exact_attempts=exact_attempts,
+            default_lease=default_lease,
+            now=now,
+        )
+        some.append(held)
+    return some
 
 
 class Holding:

@@ -35,7 +35,7 @@ def process(jobs: Jobs, message: Message) -> None:
     reporter = Reporter(jobs)
     holding = Holding()
     leases = Leases(jobs.queue, holding, _lose)
-    held = held_for(jobs, message, default_lease=leases.default, now=time.monotonic())
+    [held] = held_for(jobs, [message], default_lease=leases.default, now=time.monotonic())
     holding.add([held])
     leases.start()
     leases.added([held])

@@ -58,7 +58,8 @@ class Settlement:
         self._bell = bell
         self._settle_after = settle_after
         self._batch = BATCH if settle_after else 1
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._waiting: deque[Held] = deque()
         self._due_at = 0.0
         #: Refused ones by the moment to try again, and a number to break ties.
@@ -74,7 +75,7 @@ class Settlement:
 
     def add(self, held: Held) -> None:
         """Settle this delivery as has been decided about it."""
-        with self._changed:
+        with self._lock:
             self._waiting.append(held)
             waiting = len(self._waiting)
             if waiting == 1:
@@ -84,21 +85,21 @@ class Settlement:
 
     def hurry(self) -> None:
         """Nothing more is to come soon: settle what there is."""
-        with self._changed:
+        with self._lock:
             if self._waiting:
                 self._due_at = 0.0
                 self._changed.notify()
 
     def close(self) -> None:
         """Settle all that was added, and return."""
-        with self._changed:
+        with self._lock:
             self._closing = True
             self._changed.notify()
         self._thread.join()
 
     def give_up(self) -> None:
         """Let refused settlements be, even while `close` waits for them."""
-        with self._changed:
+        with self._lock:
             self._giving_up = True
             self._changed.notify()
 
@@ -112,7 +113,7 @@ class Settlement:
             self._bell.ring()
 
     def _next_batch(self) -> list[Held]:
-        with self._changed:
+        with self._lock:
             while True:
                 now = time.monotonic()
                 while self._refused and (self._refused[0][0] <= now or self._giving_up):
@@ -190,7 +191,7 @@ class Settlement:
         elif isinstance(error, BackendError | CapacityExceeded):
             self._repeat_later(held, error)
         elif isinstance(error, InvalidArgument) and held.strip_record():
-            with self._changed:
+            with self._lock:
                 self._waiting.appendleft(held)
                 self._due_at = 0.0
         else:
@@ -208,7 +209,7 @@ class Settlement:
             self._in_trouble = True
             _log.warning("jobs cannot be settled: %s; trying again while leases last", error)
         held.pause = min(held.pause * 2 or _FIRST_PAUSE, _LONGEST_PAUSE)
-        with self._changed:
+        with self._lock:
             heapq.heappush(self._refused, (now + held.pause, next(self._numbers), held))
 
     def _lose(self, held: Held) -> None:
