@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pymysql
@@ -149,6 +150,11 @@ def test_a_pop_that_waits_on_a_silent_server_ends_in_time(relayed_url: str, rela
 # Ends
 
 
+def _have_ended(ids: set[int], watching: Callable[[str], Any]) -> bool:
+    there = watching("SELECT id FROM information_schema.processlist")
+    return not ids & {row[0] for row in there}
+
+
 @pytest.mark.parametrize("end", ["KILL", "wait_timeout"])
 def test_connections_that_the_server_ended_are_replaced(queue: SQLQueue, watching, end) -> None:
     """All of them, while a handler runs: its settlement does not fail, be they ever so many."""
@@ -163,8 +169,7 @@ def test_connections_that_the_server_ended_are_replaced(queue: SQLQueue, watchin
             else:
                 each.query("SET SESSION wait_timeout = 1")
                 each.query("COMMIT")
-        there = "SELECT id FROM information_schema.processlist"
-        _until(lambda: not ids & {row[0] for row in watching(there)})
+        _until(partial(_have_ended, ids, watching))
         if call == queue.push:
             queue.ack(delivery)
             call(Message("work"))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import sys
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextvars import Context
-from typing import Any, Protocol
+from typing import Protocol
 
 from hypercube_jobs.worker._call import call_async
+from hypercube_jobs.worker._first_step import started
 from hypercube_jobs.worker._held import Held
 
 #: How long the loop may take to end what handlers left running on it, in seconds.
@@ -40,7 +40,8 @@ class EventLoop:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopped = asyncio.Event()
         self._ready = threading.Event()
-        #: A task is taking its first step, and will leave here what follows it if it ends so.
+        #: A task is taking its first step. If it ends with that it says so here, and leaves
+        #: what follows it.
         self._driving = False
         self._following: Held | None = None
 
@@ -91,10 +92,10 @@ class EventLoop:
             if held is None:
                 return
             self._driving = True
-            held.task = _task(self._attend(held), loop, self._slots.context())
-            self._driving = False
-            if not held.task.done():
-                return  # its end drives on
+            held.task = started(self._attend(held), loop, self._slots.context())
+            if self._driving:
+                self._driving = False
+                return  # it waits, and its end drives on
             held, self._following = self._following, None
         # Others want their turn as well: time-outs, and handlers that did wait.
         loop.call_soon(self._drive, held)
@@ -109,6 +110,7 @@ class EventLoop:
         following = self._slots.turn(held)
         self._slots.complete(held)
         if self._driving:
+            self._driving = False
             self._following = following
         else:
             self._drive(following)
@@ -117,15 +119,3 @@ class EventLoop:
         # Before its first step it sees its `cause` by itself.
         if held.began and held.task is not None:
             held.task.cancel()
-
-
-def _task(
-    attempt: Coroutine[Any, Any, None], loop: asyncio.AbstractEventLoop, context: Context
-) -> asyncio.Task[None]:
-    """A task of its own for an attempt, whose first step is taken here and now if that can be.
-
-    A pass through the event loop costs several times as much as a short handler.
-    """
-    if sys.version_info >= (3, 12):
-        return asyncio.Task(attempt, loop=loop, context=context, eager_start=True)
-    return loop.create_task(attempt, context=context)
