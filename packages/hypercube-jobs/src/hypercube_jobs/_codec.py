@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar, get_origin
 
 from pydantic import BaseModel, PydanticUserError, TypeAdapter, ValidationError
@@ -43,6 +43,8 @@ class Codec(Generic[T]):
             if not self._adapter.pydantic_complete:
                 # Later would be at the first dispatch, far from the declaration.
                 self._adapter.rebuild(raise_errors=True)
+            # Without a step in between, since each job of a worker's passes here.
+            self._validate: Callable[..., T] = self._adapter.validator.validate_json
         except (PydanticUserError, PydanticUndefinedAnnotation) as error:
             reason = str(error).partition("\n")[0]
             raise InvalidArgument(f"{name_of(type_)} cannot be a job: {reason}") from error
@@ -73,7 +75,7 @@ class Codec(Generic[T]):
     def decode(self, payload: bytes) -> T:
         """The job in `payload`. Raises InvalidPayload."""
         try:
-            return self._adapter.validate_json(payload, strict=True)
+            return self._validate(payload, strict=True)
         except ValidationError as error:
             # Its own text quotes the values.
             raise InvalidPayload(_faults(error)) from None

@@ -176,6 +176,11 @@ class Record:
     # What happened to it
 
     @property
+    def is_new(self) -> bool:
+        """Whether nothing has happened to it that is counted."""
+        return "free" not in self._fields and "failures" not in self._fields
+
+    @property
     def free(self) -> int:
         return _whole(self._fields.get("free"), _MANY) or 0
 

@@ -68,6 +68,8 @@ class Coordinator:
         self.abandoned = 0
         #: A delivery that waits until nothing else is held.
         self._kept: Held | None = None
+        #: The last pop brought all that was asked for, so there may be more.
+        self._plenty = False
         #: How long the last pop that failed was rested after; 0 when pops work.
         self._pause = 0.0
         self._bell = Bell()
@@ -86,7 +88,7 @@ class Coordinator:
             options.concurrency,
             context,
             self._complete,
-            self._settlement.hurry,
+            self._idle,
             self._bell,
             interruption=Interruption() if options.interrupt_threads else None,
         )
@@ -129,6 +131,7 @@ class Coordinator:
                 messages = self._popping.arrived()
                 if not messages and room:
                     messages = self._pop(room, load)
+                    self._plenty = len(messages) >= room > 1
                     self._end_outage()
             except QueueError as error:
                 self._wait_out(error)
@@ -248,6 +251,11 @@ class Coordinator:
             self._holding.remove((held,))
             return
         self._settlement.add(held)
+
+    def _idle(self) -> None:
+        # What comes next will soon be settled together with what has ended.
+        if not self._plenty:
+            self._settlement.hurry()
 
     def _lose(self, held: Held) -> None:
         held.cause = Cause.LOST

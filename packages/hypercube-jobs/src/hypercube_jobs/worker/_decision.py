@@ -76,12 +76,12 @@ def standing(deliveries: int, record: Record, *, exact: bool) -> Standing:
 
     Without an `exact` count the record is all there is (ATT-4), and losses go unseen.
     """
+    if deliveries == 1 and record.is_new:
+        return _FIRST
     free = record.free
     failures = record.failures
     if not exact:
         return Standing(failures + 1, 0, failures)
-    if deliveries == 1 and not free and not failures:
-        return _FIRST
     number = max(1, deliveries - free)
     lost = max(0, number - failures - 1)
     return Standing(number, lost, failures + max(0, lost - 1))

@@ -61,6 +61,7 @@ class Held:
         "outcome",
         "outcome_unknown",
         "pause",
+        "place",
         "policy",
         "popped_at",
         "record",
@@ -113,6 +114,8 @@ class Held:
         self.lease = default_lease if lease is None else lease.total_seconds()
         self.leased_until = now + self.lease
         self.extend_at = now + self.lease / 3
+        #: Its number among those that came to wait for a slot.
+        self.place = 0
         # The attempt
         self.started_at = NEVER
         self.deadline = NEVER

@@ -60,8 +60,7 @@ class Intake:
 
     def sort(self, some: list[Held], room: int, load: Load, held: int) -> Sorted:
         """Which of these to run, at most `room`; `held` deliveries were here before them."""
-        for each in some:
-            self._learn_size(each.size)
+        self._learn_size(some)
         suspects = [each for each in some if each.standing.lost]
         if not suspects:
             if not (self._alone and held):
@@ -86,11 +85,11 @@ class Intake:
         by_size = MAX_AHEAD_BYTES / max(self._mean_bytes, 1.0)
         return int(min(by_time, by_size, MAX_AHEAD))
 
-    def _learn_size(self, size: int) -> None:
-        if self._mean_bytes is None:
-            self._mean_bytes = float(size)
-        else:
-            self._mean_bytes += (size - self._mean_bytes) * _WEIGHT
+    def _learn_size(self, some: list[Held]) -> None:
+        mean = self._mean_bytes
+        for each in some:
+            mean = each.size if mean is None else mean + (each.size - mean) * _WEIGHT
+        self._mean_bytes = mean
 
 
 def _what_fits(some: list[Held], room: int, load: Load) -> Sorted:

@@ -52,7 +52,7 @@ def process(jobs: Jobs, message: Message) -> None:
         raise
     finally:
         leases.close()
-    reporter.settled(held)
+    reporter.settled([held])
 
 
 def _run(held: Held) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from datetime import timedelta
 
 from hypercube_jobs._jobs import Jobs
@@ -23,12 +24,17 @@ class Reporter:
     def __init__(self, jobs: Jobs) -> None:
         self._jobs = jobs
 
-    def settled(self, held: Held) -> None:
-        """The decision about this attempt is stored."""
+    def settled(self, some: Iterable[Held]) -> None:
+        """The decisions about these attempts are stored."""
+        told_of_success = self._jobs.observers or _log.isEnabledFor(logging.INFO)
+        for held in some:
+            if told_of_success or not isinstance(held.decision, Ack):
+                self._settled(held)
+
+    def _settled(self, held: Held) -> None:
         decision = held.decision
         if isinstance(decision, Ack):
-            if _log.isEnabledFor(logging.INFO):
-                _line(logging.INFO, held, "done")
+            _line(logging.INFO, held, "done")
             self._notify("processed", held)
         elif isinstance(decision, DeadLetter):
             # Not as exc_info: nobody knows what the text of an error does to a log's handlers.

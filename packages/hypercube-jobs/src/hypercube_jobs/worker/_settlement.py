@@ -178,8 +178,8 @@ class Settlement:
             self._in_trouble = False
             _log.info("jobs can be settled again")
         self._holding.remove(some)
+        self._reporter.settled(some)
         for held in some:
-            self._reporter.settled(held)
             held.error = None  # its traceback refers to frames that refer to it
 
     def _refuse(self, held: Held, error: QueueError) -> None:

@@ -21,21 +21,23 @@ class Waiting:
 
     def __init__(self, patience: float) -> None:
         self._patience = patience
-        #: Deliveries with the number they came under.
-        self._sync: deque[tuple[int, Held]] = deque()
-        self._async: deque[tuple[int, Held]] = deque()
-        self._numbers = count()
+        self._sync: deque[Held] = deque()
+        self._async: deque[Held] = deque()
+        self._places = count()
+        self._count = 0
         self.bytes = 0
 
     def __len__(self) -> int:
-        return len(self._sync) + len(self._async)
+        return self._count
 
     def count_of(self, *, is_async: bool) -> int:
         return len(self._async if is_async else self._sync)
 
     def extend(self, some: list[Held]) -> None:
+        self._count += len(some)
         for held in some:
-            (self._async if held.is_async else self._sync).append((next(self._numbers), held))
+            held.place = next(self._places)
+            (self._async if held.is_async else self._sync).append(held)
             self.bytes += held.size
 
     def may_begin(self, now: float, *, is_async: bool) -> bool:
@@ -43,44 +45,47 @@ class Waiting:
         own, other = (self._async, self._sync) if is_async else (self._sync, self._async)
         if not own:
             return False
-        if not other or own[0][0] < other[0][0]:
+        if not other or own[0].place < other[0].place:
             return True
-        return now - other[0][1].popped_at < self._patience
+        return now - other[0].popped_at < self._patience
 
     def begin(self, *, is_async: bool) -> Held:
         """Take the first of this sort."""
-        held = (self._async if is_async else self._sync).popleft()[1]
-        self.bytes -= held.size
-        return held
+        return self._taken(self._async if is_async else self._sync)
 
     def first(self) -> Held:
         """Who came first of all."""
-        return self._first_line()[0][1]
+        return self._first_line()[0]
 
     def take_first(self) -> Held:
-        held = self._first_line().popleft()[1]
-        self.bytes -= held.size
-        return held
+        return self._taken(self._first_line())
 
     def clear(self) -> list[Held]:
         """Take all, in the order they came."""
-        taken = [held for _, held in sorted((*self._sync, *self._async), key=lambda each: each[0])]
+        taken = sorted((*self._sync, *self._async), key=lambda held: held.place)
         self._sync.clear()
         self._async.clear()
-        self.bytes = 0
+        self._count = self.bytes = 0
         return taken
 
     def remove(self, held: Held) -> bool:
         """Take this one; False if it does not wait."""
         line = self._async if held.is_async else self._sync
-        for position, (_, each) in enumerate(line):
-            if each is held:
-                del line[position]
-                self.bytes -= held.size
-                return True
-        return False
+        try:
+            line.remove(held)
+        except ValueError:
+            return False
+        self._count -= 1
+        self.bytes -= held.size
+        return True
 
-    def _first_line(self) -> deque[tuple[int, Held]]:
-        if self._sync and (not self._async or self._sync[0][0] < self._async[0][0]):
+    def _taken(self, line: deque[Held]) -> Held:
+        held = line.popleft()
+        self._count -= 1
+        self.bytes -= held.size
+        return held
+
+    def _first_line(self) -> deque[Held]:
+        if self._sync and (not self._async or self._sync[0].place < self._async[0].place):
             return self._sync
         return self._async
