@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from typing import Protocol
 
 
 @dataclass(slots=True, kw_only=True)
@@ -31,8 +32,15 @@ class Attempt:
     trace: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
+class Run(Protocol):
+    """What runs a handler."""
+
+    @property
+    def attempt(self) -> Attempt: ...
+
+
 #: Set in the context of each handler.
-running: ContextVar[Attempt] = ContextVar("hypercube_jobs.running")
+running: ContextVar[Run] = ContextVar("hypercube_jobs.running")
 
 
 def current_attempt() -> Attempt | None:
@@ -45,4 +53,5 @@ def current_attempt() -> Attempt | None:
     It is found in the handler's context, which `asyncio.create_task` and `asyncio.to_thread`
     pass on; a thread of your own does not have it.
     """
-    return running.get(None)
+    run = running.get(None)
+    return None if run is None else run.attempt

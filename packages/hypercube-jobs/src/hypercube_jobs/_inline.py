@@ -155,7 +155,7 @@ class _Run:
         self._jobs = queue.attached
         record = Record.read(message.extra)
         self._timeout = record.timeout or kind.policy.timeout
-        self._attempt = Attempt(
+        self.attempt = Attempt(
             id=message.id,
             kind=message.job_name,
             namespace=message.namespace,
@@ -168,13 +168,13 @@ class _Run:
         self._began = 0.0
 
     def call(self) -> None:
-        _attempt.running.set(self._attempt)
-        with processing(self._attempt, self._jobs.middleware):
+        _attempt.running.set(self)
+        with processing(self.attempt, self._jobs.middleware):
             _call.call(self._handler, self.kind.codec.decode(self._payload))
 
     async def call_async(self) -> None:
-        _attempt.running.set(self._attempt)
-        with processing(self._attempt, self._jobs.middleware):
+        _attempt.running.set(self)
+        with processing(self.attempt, self._jobs.middleware):
             job = self.kind.codec.decode(self._payload)
             try:
                 async with asyncio.timeout(self._timeout.total_seconds()) as limit:
@@ -192,7 +192,7 @@ class _Run:
     def __exit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
         if not self._jobs.observers:
             return
-        attempt = self._attempt
+        attempt = self.attempt
         event = JobEvent(
             id=attempt.id,
             kind=attempt.kind,

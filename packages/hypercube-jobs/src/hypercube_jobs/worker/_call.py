@@ -16,7 +16,7 @@ from hypercube_queue.driver import shown
 
 def call(held: Held) -> None:
     """Run a synchronous handler to its end. Raises what it raises."""
-    _attempt.running.set(held.attempt)
+    _attempt.running.set(held)
     if held.middleware:
         with processing(held.attempt, held.middleware):
             _call.call(*_handler_and_job(held))
@@ -26,7 +26,7 @@ def call(held: Held) -> None:
 
 async def call_async(held: Held) -> None:
     """Run an asynchronous handler to its end. Raises what it raises."""
-    _attempt.running.set(held.attempt)
+    _attempt.running.set(held)
     if held.cause is not None:
         raise asyncio.CancelledError  # a task cannot be cancelled before its first step
     if held.middleware:

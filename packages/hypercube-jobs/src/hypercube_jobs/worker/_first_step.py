@@ -20,7 +20,7 @@ def started(
         return asyncio.Task(attempt, loop=loop, context=context, eager_start=True)
     steps = _steps(attempt)
     # Up to 3.11 a task takes a generator, which unlike a coroutine may have begun before.
-    task = loop.create_task(steps, context=context)
+    task = asyncio.Task(steps, loop=loop, context=context)
     outer = asyncio.current_task(loop)
     if outer is not None:
         asyncio.tasks._leave_task(loop, outer)

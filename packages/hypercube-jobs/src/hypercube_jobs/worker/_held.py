@@ -20,6 +20,8 @@ from hypercube_queue import Message
 
 #: A moment that never comes, on the monotonic clock.
 NEVER = float("inf")
+#: Held while an attempt is made: there must be one only, since others note on it what it lost.
+_one_attempt = threading.Lock()
 #: What unknown kinds are treated by.
 _DEFAULTS = Policy()
 
@@ -41,8 +43,8 @@ class Held:
     """
 
     __slots__ = (
+        "_attempt",
         "abandoned",
-        "attempt",
         "began",
         "cause",
         "deadline",
@@ -96,17 +98,7 @@ class Held:
         self.size = len(message.payload) + len(message.extra)
         self.record = record = Record.read(message.extra)
         self.standing: Standing = standing(message.attempt, record, exact=exact_attempts)
-        retries = max_retries(record, self.policy)
-        self.attempt = Attempt(
-            id=message.id,
-            kind=message.job_name,
-            namespace=message.namespace,
-            queue=message.queue_name,
-            number=self.standing.number,
-            max_retries=retries,
-            trace=record.trace,
-            last=self.standing.used >= retries,
-        )
+        self._attempt: Attempt | None = None
         self.timeout = record.timeout_seconds or self.policy.timeout.total_seconds()
         # The lease
         self.popped_at = now
@@ -141,6 +133,29 @@ class Held:
         self.outcome_unknown = False
         #: How long to wait before the next try, in seconds, once one was refused.
         self.pause = 0.0
+
+    @property
+    def attempt(self) -> Attempt:
+        """What the handler can learn, made for whoever asks first: most never do."""
+        if self._attempt is None:
+            with _one_attempt:
+                if self._attempt is None:
+                    self._attempt = self._new_attempt()
+        return self._attempt
+
+    def _new_attempt(self) -> Attempt:
+        message = self.message
+        retries = max_retries(self.record, self.policy)
+        return Attempt(
+            id=message.id,
+            kind=message.job_name,
+            namespace=message.namespace,
+            queue=message.queue_name,
+            number=self.standing.number,
+            max_retries=retries,
+            trace=self.record.trace,
+            last=self.standing.used >= retries,
+        )
 
     def strip_record(self) -> bool:
         """Reduce the message's record to the counters; False if it is so already."""
