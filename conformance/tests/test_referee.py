@@ -567,7 +567,9 @@ def test_without_asserts_nothing_is_certified(pytester, certify, monkeypatch):
             harness = MemoryHarness
         """
     )
-    result = pytester.runpytest_subprocess("-k", "push_6", "-p", "no:cacheprovider")
+    # That pytest warns of it must not be what stops it.
+    options = ("-p", "no:cacheprovider", "-W", "ignore::pytest.PytestConfigWarning")
+    result = pytester.runpytest_subprocess("-k", "push_6", *options)
     assert result.ret == 2
     result.stdout.fnmatch_lines(["*Python runs with -O, which leaves asserts out*"])
 
