@@ -27,6 +27,8 @@ class Notices:
     def __init__(self, send_all: Callable[[Mapping[str, int]], None]) -> None:
         self._send_all = send_all
         self._lock = threading.Lock()
+        #: Taken while what was held back is sent.
+        self._turn = threading.Lock()
         #: Per queue: how many notices it may have at once, and since when.
         self._allowed: dict[str, tuple[float, float]] = {}
         self._held_back: Counter[str] = Counter()
@@ -51,11 +53,15 @@ class Notices:
         self._try({queue_name: count})
 
     def flush(self) -> None:
-        """Send what is held back; for the end."""
-        with self._lock:
-            held_back, self._held_back = self._held_back, Counter()
-        if held_back:
-            self._try(held_back)
+        """Send what is held back; for the end, after which nobody may use the connections.
+
+        What another thread is sending at the moment has been sent, too, on return.
+        """
+        with self._turn:
+            with self._lock:
+                held_back, self._held_back = self._held_back, Counter()
+            if held_back:
+                self._try(held_back)
 
     def _takes(self, queue_name: str, *, anyway: bool = False) -> bool:
         now = time.monotonic()

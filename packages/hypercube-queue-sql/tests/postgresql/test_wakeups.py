@@ -8,7 +8,7 @@ import statistics
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 
@@ -243,6 +243,33 @@ def test_what_is_held_back_is_told_a_quarter_of_a_second_later(queue: SQLQueue) 
 
     assert sum(int(payload.split()[0]) for _, payload in came) == 8
     assert came[-1][0] - pushed < 0.5
+
+
+def test_a_closed_queue_tells_nothing_more(table: str, application: str) -> None:
+    """The engine is the caller's to dispose of then: a connection made later would stay open."""
+    engine = create_engine(
+        server("postgres").url("postgresql+psycopg", application_name=application)
+    )
+    queue = SQLQueue(engine, table=table, create_tables=True)
+    for _ in range(5):
+        queue.push(Message("work"))
+    notices = queue._dialect._notices
+    tell = notices._send_all
+    begun = threading.Event()
+
+    def tell_late(counts: Mapping[str, int]) -> None:
+        begun.set()
+        time.sleep(0.5)
+        tell(counts)
+
+    notices._send_all = tell_late
+    queue.push(Message("work"))
+    assert begun.wait(10)
+    queue.close()
+    engine.dispose()
+    time.sleep(1)
+    with _watching() as watching:
+        assert _pids(watching, application) == []
 
 
 def test_each_queue_has_notices_of_its_own(queue: SQLQueue) -> None:
