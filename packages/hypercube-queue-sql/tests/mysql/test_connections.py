@@ -518,3 +518,20 @@ def test_an_option_that_the_library_refuses_is_an_error_of_ours(url: str) -> Non
     """ERR-4: before anything is stored, and no exception of another kind."""
     with open_queue(f"{url}&connect_timeout=-5") as queue, pytest.raises(QueueError):
         queue.pop("work", wait=NOTHING)
+
+
+def test_a_socket_that_the_library_has_closed_under_itself_is_a_lost_connection(
+    queue: SQLQueue, monkeypatch
+) -> None:
+    """PyMySQL then asks None for its time-out; other faults of that kind stay what they are."""
+    queue.push(Message("work"))
+    missing = None
+    for read in (lambda *_: missing.settimeout(1), lambda *_: missing.elsewhere):
+        monkeypatch.setattr(pymysql.connections.Connection, "_read_bytes", read)
+        with pytest.raises((BackendError, AttributeError)) as caught:
+            queue.stats("work")
+        assert caught.type is (
+            BackendError if "settimeout" in str(caught.value) else AttributeError
+        )
+        monkeypatch.undo()
+        assert queue.stats("work").ready == 1
