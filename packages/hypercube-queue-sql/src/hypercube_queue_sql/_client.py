@@ -49,6 +49,10 @@ class Client(Protocol):
         """Begin a transaction at READ COMMITTED, at the latest with the first statement."""
         ...
 
+    def lost_its_socket(self, error: AttributeError) -> bool:
+        """Whether the library tripped over a connection of its own that had ended."""
+        ...
+
     def fault(self, error: BaseException) -> Fault:
         """What an error of the library means."""
         ...

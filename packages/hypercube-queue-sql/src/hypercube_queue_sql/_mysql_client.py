@@ -146,6 +146,10 @@ class PyMySQLClient:
             connection.query("START TRANSACTION")
         return self.cursor(connection)
 
+    def lost_its_socket(self, error: AttributeError) -> bool:
+        # It goes on with a socket that it has closed itself when it was cut.
+        return error.obj is None and error.name in {"read", "sendall", "settimeout"}
+
     def fault(self, error: BaseException) -> Fault:
         code = _code(error)
         if code is None or code == 0:

@@ -101,6 +101,9 @@ class PsycopgClient:
         )
         return self.cursor(connection)
 
+    def lost_its_socket(self, error: AttributeError) -> bool:  # noqa: ARG002 - it never does
+        return False
+
     def fault(self, error: BaseException) -> Fault:
         # Other libraries, in the caller's transactions, call it pgcode.
         state = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)

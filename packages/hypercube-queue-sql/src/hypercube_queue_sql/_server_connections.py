@@ -32,7 +32,6 @@ CONNECTIONS = 15
 #: doubles, and is random so that two of them do not meet again.
 _PAUSE = 0.005
 _LONGEST_PAUSE = 0.2
-_OF_SOCKETS = frozenset({"read", "sendall", "settimeout"})
 
 
 class ServerConnections:
@@ -135,8 +134,7 @@ class ServerConnections:
             except self._client.error as error:
                 cause = error
             except AttributeError as error:
-                # PyMySQL goes on with a socket that it has closed itself when it was cut.
-                if error.obj is not None or error.name not in _OF_SOCKETS:
+                if not self._client.lost_its_socket(error):
                     raise
                 cause = error
             except SQLAlchemyError as error:
