@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
 import threading
 import time
+import weakref
 from dataclasses import dataclass
+from typing import Any
+
+import pytest
 
 from hypercube_jobs import Jobs, Worker
-from hypercube_queue import open_queue
+from hypercube_queue import Message, open_queue
+from hypercube_queue_memory import MemoryQueue
 
 #: How many jobs show that memory stays flat; a million in the nightly run.
 MANY = 1_000_000 if os.environ.get("HYPERCUBE_TEST_ALL") == "1" else 30_000
@@ -111,3 +117,45 @@ def test_memory_does_not_grow_with_the_jobs_that_were_run() -> None:
         [sys.executable, "-c", PROGRAM, str(MANY)], capture_output=True, text=True, check=True
     ).stdout
     assert float(output) < 10, "megabytes more than after the first ten thousand"
+
+
+class SlowAcks(MemoryQueue):
+    """A queue whose acknowledgements wait."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go = threading.Event()
+        self.asked = threading.Event()
+
+    def ack(self, *messages: Message) -> None:
+        self.asked.set()
+        self.go.wait(10)
+        super().ack(*messages)
+
+
+@pytest.mark.parametrize("seconds", [None, 0.01])
+def test_the_task_of_a_job_that_has_ended_does_not_wait_for_its_settlement(
+    box: Any, seconds: float | None
+) -> None:
+    """Objects that live for that long cost whole garbage collections."""
+    queue = SlowAcks()
+    box.on(queue)
+    box.jobs.declare("note", Note)
+    tasks: list[weakref.ref[asyncio.Task[Any]]] = []
+
+    @box.jobs.handler("note")
+    async def handle(job: Note) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        tasks.append(weakref.ref(task))
+        if seconds is not None:
+            await asyncio.sleep(seconds)
+
+    box.jobs.dispatch(Note(1))
+    running = box.start()
+    assert queue.asked.wait(10)
+    # The loop has let go of it when it has had another turn.
+    box.until(lambda: tasks[0]() is None)
+    queue.go.set()
+    running.stop()
+    running.end()

@@ -9,18 +9,20 @@ from typing import Any
 
 import pytest
 
-from hypercube_jobs.worker._first_step import started
+from hypercube_jobs.worker._first_step import FirstSteps
 
 _SEEN: ContextVar[str] = ContextVar("seen", default="")
 
 
-def start(attempt: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-    return started(attempt, asyncio.get_running_loop(), copy_context())
+async def start(attempt: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    """As a callback of the event loop starts it."""
+    loop = asyncio.get_running_loop()
+    started: asyncio.Future[asyncio.Task[None]] = loop.create_future()
+    loop.call_soon(lambda: started.set_result(FirstSteps(loop).start(attempt, copy_context())))
+    return await started
 
 
-def running(test: Callable[[], Awaitable[None]]) -> Callable[[], None]:
-    """The test on an event loop, from a callback and from within a task."""
-
+def on_a_loop(test: Callable[[], Awaitable[None]]) -> Callable[[], None]:
     def run() -> None:
         asyncio.run(test())  # type: ignore[arg-type]
 
@@ -29,39 +31,48 @@ def running(test: Callable[[], Awaitable[None]]) -> Callable[[], None]:
     return run
 
 
-@running
+@on_a_loop
 async def test_the_first_step_is_taken_at_once() -> None:
-    """Whoever never waits has ended when `started` returns, in a context of its own."""
+    """Whoever never waits has ended when it has been started, in a context of its own."""
+    loop = asyncio.get_running_loop()
+    ends: asyncio.Future[tuple[object, ...]] = loop.create_future()
     steps: list[object] = []
 
     async def attempt() -> None:
         _SEEN.set("attempt")
         steps.append(asyncio.current_task())
 
-    outer = asyncio.current_task()
-    task = start(attempt())
+    def begin() -> None:
+        task = FirstSteps(loop).start(attempt(), copy_context())
+        ends.set_result((task, task.done(), asyncio.current_task(), _SEEN.get()))
+
+    loop.call_soon(begin)
+    task, done, current, seen = await ends
     assert steps == [task]
-    assert asyncio.current_task() is outer
-    assert _SEEN.get() == ""
-    await task
-    assert task.exception() is None
+    assert (done, current, seen) == (True, None, "")
 
 
-@running
-async def test_it_begins_outside_of_any_task_as_well() -> None:
-    """As the callbacks of an event loop do."""
-    done: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+@on_a_loop
+async def test_what_else_asks_the_loop_meanwhile_is_called_later() -> None:
+    """The loop's own way to call things soon is its own again when the first step is taken."""
+    calls: list[str] = []
+    tasks: list[asyncio.Task[None]] = []
 
     async def attempt() -> None:
-        first = asyncio.current_task()
-        await asyncio.sleep(0)
-        done.set_result(first is asyncio.current_task())
+        loop = asyncio.get_running_loop()
+        loop.call_soon(calls.append, "soon")
+        tasks.append(loop.create_task(other()))
+        calls.append("first step")
 
-    asyncio.get_running_loop().call_soon(lambda: start(attempt()))
-    assert await done
+    async def other() -> None:
+        calls.append("other task")
+
+    await start(attempt())
+    await tasks[0]
+    assert calls == ["first step", "soon", "other task"]
 
 
-@running
+@on_a_loop
 async def test_every_kind_of_wait_goes_on_in_the_same_task_and_context() -> None:
     """A bare yield, a timer, a future that is done, a failed one, a time-out, a group."""
     tasks: list[object] = []
@@ -89,12 +100,12 @@ async def test_every_kind_of_wait_goes_on_in_the_same_task_and_context() -> None
             group.create_task(asyncio.sleep(0.01))
         note()
 
-    task = start(attempt())
+    task = await start(attempt())
     await task
     assert tasks == [task] * 5
 
 
-@running
+@on_a_loop
 async def test_a_time_out_that_begins_in_the_first_step_ends_it() -> None:
     """It remembers the task that it began in, and cancels that one."""
 
@@ -103,77 +114,29 @@ async def test_a_time_out_that_begins_in_the_first_step_ends_it() -> None:
             async with asyncio.timeout(0.01):
                 await asyncio.sleep(10)
 
-    task = start(attempt())
+    task = await start(attempt())
     await task
     assert not task.cancelling()
 
 
-@pytest.mark.parametrize("passes", [0, 1, 2])
-def test_cancelling_reaches_what_it_waits_for(passes: int) -> None:
-    """Before the task had its turn on the loop, and afterwards."""
-
-    async def test() -> None:
-        inner = asyncio.ensure_future(asyncio.sleep(10))
-        ends: list[str] = []
-
-        async def attempt() -> None:
-            try:
-                await inner
-            except asyncio.CancelledError:
-                ends.append("cancelled")
-                await asyncio.sleep(0.01)
-                ends.append("cleaned up")
-                raise
-
-        task = start(attempt())
-        for _ in range(passes):
-            await asyncio.sleep(0)
-        task.cancel()
-        await asyncio.wait([task])
-        assert task.cancelled()
-        assert inner.cancelled()
-        assert ends == ["cancelled", "cleaned up"]
-
-    asyncio.run(test())
-
-
-@running
-async def test_cancelling_before_its_turn_what_waits_for_nothing() -> None:
-    """It is told where it waits, and may end all the same."""
+@on_a_loop
+async def test_cancelling_reaches_what_it_waits_for() -> None:
+    """And it may clean up."""
+    inner = asyncio.ensure_future(asyncio.sleep(10))
+    ends: list[str] = []
 
     async def attempt() -> None:
-        with pytest.raises(asyncio.CancelledError):
-            await asyncio.sleep(0)
+        try:
+            await inner
+        except asyncio.CancelledError:
+            ends.append("cancelled")
+            await asyncio.sleep(0.01)
+            ends.append("cleaned up")
+            raise
 
-    task = start(attempt())
-    task.cancel()
-    await asyncio.wait([task])
-    assert task.exception() is None
-
-
-@running
-async def test_cancelling_what_has_ended_with_its_first_step_changes_nothing() -> None:
-    """It has ended, even if its task has not noticed."""
-
-    async def attempt() -> None:
-        pass
-
-    task = start(attempt())
-    task.cancel()
-    await asyncio.wait([task])
-    assert not task.cancelled()
-
-
-@running
-async def test_a_shielded_wait_lets_the_cancelled_one_go_and_the_shielded_one_be() -> None:
-    """What is cancelled is the shield."""
-    inner = asyncio.ensure_future(asyncio.sleep(0.05, "done"))
-
-    async def attempt() -> None:
-        await asyncio.shield(inner)
-
-    task = start(attempt())
+    task = await start(attempt())
     task.cancel()
     await asyncio.wait([task])
     assert task.cancelled()
-    assert await inner == "done"
+    assert inner.cancelled()
+    assert ends == ["cancelled", "cleaned up"]

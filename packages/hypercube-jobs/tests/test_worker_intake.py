@@ -93,15 +93,15 @@ def experienced(size: int = 100) -> Intake:
         ({"free": 0, "run_seconds": 0.04}, 1),
         ({"free": 0, "run_seconds": 0.06}, 0),
         ({"free": 0, "moving": 0, "run_seconds": 0.001}, 0),
-        # Half of the 256 at once, so that the other half can be on its way meanwhile.
+        # Half of the 512 at once, so that the other half can be on its way meanwhile.
         ({"free": 0, "run_seconds": 0.0}, MAX_AHEAD // 2),
         ({"free": 0, "run_seconds": 0.000001, "waiting": MAX_AHEAD // 2}, MAX_AHEAD // 2),
-        ({"free": 0, "run_seconds": 0.000001, "waiting": 129}, 0),
-        ({"free": 0, "run_seconds": 0.000001, "waiting": 256}, 0),
+        ({"free": 0, "run_seconds": 0.000001, "waiting": 257}, 0),
+        ({"free": 0, "run_seconds": 0.000001, "waiting": 512}, 0),
     ],
 )
 def test_how_many_to_ask_for(fields: dict[str, Any], room: int) -> None:
-    """Free slots, and what will start soon; at most 256 wait."""
+    """Free slots, and what will start soon; at most 512 wait."""
     its = load(**fields)
 
     assert max(0, experienced().room(its, its.running + its.waiting)) == room

@@ -10,7 +10,7 @@ from contextvars import Context
 from typing import Protocol
 
 from hypercube_jobs.worker._call import call_async
-from hypercube_jobs.worker._first_step import started
+from hypercube_jobs.worker._first_step import FirstSteps
 from hypercube_jobs.worker._held import Held
 
 #: How long the loop may take to end what handlers left running on it, in seconds.
@@ -38,12 +38,9 @@ class EventLoop:
         self._slots = slots
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._attempts: _Attempts | None = None
         self._stopped = asyncio.Event()
         self._ready = threading.Event()
-        #: A task is taking its first step. If it ends with that it says so here, and leaves
-        #: what follows it.
-        self._driving = False
-        self._following: Held | None = None
 
     def kick(self) -> None:
         """There are free slots, and it is the turn of asynchronous deliveries."""
@@ -53,11 +50,13 @@ class EventLoop:
             )
             self._thread.start()
             self._ready.wait()
-        self._call_soon(self._fill_slots)
+        if self._attempts is not None:
+            self._call_soon(self._attempts.fill_slots)
 
     def cancel(self, held: Held) -> None:
         """Cancel the attempt, whose `cause` has been set."""
-        self._call_soon(self._cancel, held)
+        if self._attempts is not None:
+            self._call_soon(self._attempts.cancel, held)
 
     def close(self) -> None:
         """Cancel what handlers left running, and end the thread; one that is stuck is left."""
@@ -68,6 +67,7 @@ class EventLoop:
     def _run(self) -> None:
         with asyncio.Runner() as runner:
             self._loop = runner.get_loop()
+            self._attempts = _Attempts(self._slots, self._loop)
             self._ready.set()
             runner.run(self._until_stopped())
 
@@ -79,26 +79,44 @@ class EventLoop:
             if self._loop is not None:
                 self._loop.call_soon_threadsafe(function, *args)
 
-    # On the loop's thread
 
-    def _fill_slots(self) -> None:
+class _Attempts:
+    """The attempts on the loop, each a task of its own. Called on the loop's thread only."""
+
+    def __init__(self, slots: Slots, loop: asyncio.AbstractEventLoop) -> None:
+        self._slots = slots
+        self._loop = loop
+        self._first_steps = FirstSteps(loop)
+        #: A task is taking its first step. If it ends with that it says so here, and leaves
+        #: what follows it.
+        self._driving = False
+        self._following: Held | None = None
+
+    def fill_slots(self) -> None:
         while (held := self._slots.begin_async()) is not None:
             self._drive(held)
 
+    def cancel(self, held: Held) -> None:
+        # Before its first step it sees its `cause` by itself.
+        if held.began and held.task is not None:
+            held.task.cancel()
+
     def _drive(self, held: Held | None) -> None:
         """Start `held`, and as long as handlers end without ever waiting, what follows it."""
-        loop = asyncio.get_running_loop()
         for _ in range(_AT_A_TIME):
             if held is None:
                 return
             self._driving = True
-            held.task = started(self._attend(held), loop, self._slots.context())
+            task = self._first_steps.start(self._attend(held), self._slots.context())
             if self._driving:
                 self._driving = False
+                held.task = task
                 return  # it waits, and its end drives on
+            # Kept until they are settled, the tasks of short jobs would cost as much in garbage
+            # collections as in all else.
             held, self._following = self._following, None
         # Others want their turn as well: time-outs, and handlers that did wait.
-        loop.call_soon(self._drive, held)
+        self._loop.call_soon(self._drive, held)
 
     async def _attend(self, held: Held) -> None:
         try:
@@ -107,15 +125,12 @@ class EventLoop:
             raise  # the loop itself is going away
         except BaseException as error:  # noqa: BLE001  # even sys.exit() is a failed attempt
             held.error = error
+        held.task = None  # see _drive
         following = self._slots.turn(held)
         self._slots.complete(held)
         if self._driving:
             self._driving = False
             self._following = following
-        else:
-            self._drive(following)
-
-    def _cancel(self, held: Held) -> None:
-        # Before its first step it sees its `cause` by itself.
-        if held.began and held.task is not None:
-            held.task.cancel()
+        elif following is not None:
+            # Not from here: tasks begin outside of others.
+            self._loop.call_soon(self._drive, following)

@@ -4,64 +4,37 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Coroutine, Generator
+from collections.abc import Callable, Coroutine
 from contextvars import Context
 from typing import Any
 
 
-def started(
-    attempt: Coroutine[Any, Any, None], loop: asyncio.AbstractEventLoop, context: Context
-) -> asyncio.Task[None]:
-    """A task of its own for an attempt, whose first step is taken here and now.
+class FirstSteps:
+    """Starts tasks on one event loop, outside of any other task.
 
-    A pass through the event loop costs several times as much as a short handler.
+    The first step is taken here and now: a pass through the event loop costs several times as
+    much as a short handler.
     """
-    if sys.version_info >= (3, 12):
-        return asyncio.Task(attempt, loop=loop, context=context, eager_start=True)
-    steps = _steps(attempt)
-    # Up to 3.11 a task takes a generator, which unlike a coroutine may have begun before.
-    task = asyncio.Task(steps, loop=loop, context=context)
-    outer = asyncio.current_task(loop)
-    if outer is not None:
-        asyncio.tasks._leave_task(loop, outer)
-    asyncio.tasks._enter_task(loop, task)
-    try:
-        context.run(next, steps)
-    finally:
-        asyncio.tasks._leave_task(loop, task)
-        if outer is not None:
-            asyncio.tasks._enter_task(loop, outer)
-    return task
 
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._attributes: dict[str, Any] = getattr(loop, "__dict__", {})
+        self._step: Callable[[], object] | None = None
 
-def _steps(attempt: Coroutine[Any, Any, None]) -> Generator[Any, None, None]:
-    """The steps of an attempt: the first one for whoever begins, the others for its task.
-
-    The task is scheduled by then, and what it does first is to wait for what the first step
-    waits for.
-    """
-    waits_for: asyncio.Future[Any] | None = None
-    ended = False
-    try:
-        waits_for = attempt.send(None)
-    except StopIteration:
-        ended = True
-    try:
-        yield
-    except asyncio.CancelledError as error:
-        # Cancelled before it had its turn; that is for what it waits for, if for anything.
-        if not ended and (waits_for is None or not waits_for.cancel()):
-            try:
-                waits_for = attempt.throw(error)
-            except StopIteration:
-                ended = True
-    while not ended:
-        raised: BaseException | None = None
+    def start(self, attempt: Coroutine[Any, Any, None], context: Context) -> asyncio.Task[None]:
+        """A task of its own for an attempt."""
+        if sys.version_info >= (3, 12):
+            return asyncio.Task(attempt, loop=self._loop, context=context, eager_start=True)
+        # A new task asks its loop to call its first step soon. The answer is to call it now.
+        self._attributes["call_soon"] = self._keep
         try:
-            yield waits_for
-        except BaseException as error:  # noqa: BLE001  # the attempt deals with it
-            raised = error
-        try:
-            waits_for = attempt.send(None) if raised is None else attempt.throw(raised)
-        except StopIteration:
-            ended = True
+            task = asyncio.Task(attempt, loop=self._loop, context=context)
+        finally:
+            del self._attributes["call_soon"]
+        step, self._step = self._step, None
+        if step is not None:
+            context.run(step)
+        return task
+
+    def _keep(self, step: Callable[[], object], *, context: Context) -> None:  # noqa: ARG002
+        self._step = step

@@ -11,10 +11,10 @@ from hypercube_jobs.worker._held import Held
 #: they are given back, since run times vary.
 _PLANNED_WITHIN = START_WITHIN / 2
 #: The most deliveries that wait for a slot, and their bytes.
-MAX_AHEAD = 256
+MAX_AHEAD = 512
 MAX_AHEAD_BYTES = 16 * 1024 * 1024
-#: The most deliveries of one pop: while one half of those that may wait is run, the other is on
-#: its way.
+#: The most deliveries of one pop, a chunk of most backends: while one half of those that may wait
+#: is run, the other is on its way.
 _MAX_POP = MAX_AHEAD // 2
 #: With so many ended and not settled, the backend is in trouble and no more is popped.
 _MAX_UNSETTLED = 1024
