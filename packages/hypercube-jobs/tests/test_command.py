@@ -155,11 +155,21 @@ def test_failed_as_json_has_the_whole_record(jobs: Jobs) -> None:
     """Programs get everything but the payload, with times in ISO 8601."""
     fail(jobs, 2)
     [job] = json.loads(output_of("failed", "o2", "--json"))
-    keys = ["id", "kind", "queue", "attempt", "dispatched_at", "died_at", "reason", "failure"]
-    assert list(job) == keys
+    keys = "id kind namespace queue attempt dispatched_at died_at reason failure"
+    assert list(job) == keys.split()
     assert (job["id"], job["queue"], job["attempt"]) == ("o2", "default", 1)
     assert (job["failure"]["text"], job["failure"]["attempt"]) == ("no order", 1)
     assert job["died_at"].endswith("+00:00")
+
+
+def test_failed_tells_the_jobs_of_namespaces_apart(queue: Queue) -> None:
+    """Two plugins may have the same kind."""
+    queue.push(Message("default", b"{}", job_name="pay", namespace="shop", id="o1"))
+    queue.dead_letter(*queue.pop("default"))
+    assert output_of("failed").splitlines()[1].split()[:2] == ["o1", "shop:pay"]
+    assert "kind:          shop:pay\n" in output_of("failed", "o1")
+    [job] = json.loads(output_of("failed", "--json"))
+    assert (job["kind"], job["namespace"]) == ("pay", "shop")
 
 
 def test_failed_shows_messages_that_are_no_jobs(queue: Queue) -> None:

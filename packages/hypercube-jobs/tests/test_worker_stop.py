@@ -390,9 +390,25 @@ def program(*args: str) -> subprocess.Popen[str]:
         stderr=subprocess.STDOUT,
         text=True,
     )
-    while process.stdout.readline() != "began\n":
-        assert process.poll() is None
+    printed(process, "began")
     return process
+
+
+def printed(process: subprocess.Popen[str], text: str) -> None:
+    """Wait for a line with this text."""
+    while text not in (line := process.stdout.readline()):
+        assert line, f"it ended and had not said {text!r}"
+
+
+def rest(process: subprocess.Popen[str]) -> str:
+    """What else it prints until it ends."""
+    # `communicate` would lose what reading lines has read ahead.
+    watch = threading.Timer(20, process.kill)
+    watch.start()
+    with process:
+        output = process.stdout.read()
+    watch.cancel()
+    return output
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -401,7 +417,7 @@ def test_a_signal_lets_running_jobs_end(kind: str, number: int) -> None:
     """And run returns, with everything settled."""
     process = program(kind, "0.5")
     process.send_signal(number)
-    output, _ = process.communicate(timeout=20)
+    output = rest(process)
 
     assert "finished" in output
     assert f"{signal.Signals(number).name}: stopping once what runs has ended" in output
@@ -414,9 +430,9 @@ def test_a_second_signal_interrupts(kind: str, left: str) -> None:
     """An asynchronous job is back in its queue; a synchronous one is left to its lease."""
     process = program(kind, "60")
     process.send_signal(signal.SIGTERM)
-    time.sleep(0.3)
+    printed(process, "stopping once what runs has ended")
     process.send_signal(signal.SIGTERM)
-    output, _ = process.communicate(timeout=20)
+    output = rest(process)
 
     assert "stopping now" in output
     assert "finished" not in output
@@ -433,12 +449,11 @@ def test_a_third_signal_means_what_it_meant_before() -> None:
         stderr=subprocess.STDOUT,
         text=True,
     )
-    while process.stdout.readline() != "began\n":
-        assert process.poll() is None
-    for _ in range(3):
+    printed(process, "began")
+    for answer in ("stopping once what runs has ended", "stopping now", ""):
         process.send_signal(signal.SIGINT)
-        time.sleep(0.3)
-    output, _ = process.communicate(timeout=20)
+        printed(process, answer)
+    output = rest(process)
 
     assert "KeyboardInterrupt" in output
 

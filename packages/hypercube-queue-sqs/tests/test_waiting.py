@@ -84,7 +84,7 @@ def test_what_a_closed_pop_would_have_got_is_handed_back(
     begun = time.monotonic()
     queue.close()
     popping.join(5)
-    assert time.monotonic() - begun < 1.5
+    assert time.monotonic() - begun < 5
     assert len(raised) == 1
 
     other.push(Message("work", b"0"))

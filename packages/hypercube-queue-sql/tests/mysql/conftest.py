@@ -5,10 +5,8 @@ from __future__ import annotations
 import functools
 import secrets
 import ssl
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import closing
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,7 +21,6 @@ from hypercube_queue import open_queue
 from hypercube_queue_sql import SQLQueue
 
 Connect = Callable[..., "pymysql.Connection[Any]"]
-Started = Callable[..., AbstractContextManager[subprocess.Popen[str]]]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -123,24 +120,3 @@ def relay(place: Server) -> Iterator[Relay]:
 def relayed_url(url: str, place: Server, relay: Relay) -> str:
     """`url` by way of the relay."""
     return url.replace(f"@{place.host}:{place.port}/", f"@{relay.host}:{relay.port}/")
-
-
-@pytest.fixture
-def started() -> Started:
-    """Starts a script in a fresh interpreter; it is killed at the end of the block."""
-
-    @contextmanager
-    def start(script: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-        process = subprocess.Popen(
-            [sys.executable, "-W", "error", "-c", script, *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        with process:
-            try:
-                yield process
-            finally:
-                process.kill()
-
-    return start

@@ -11,6 +11,7 @@ from datetime import timedelta
 
 from tools.backends import exclusive
 from tools.backends.instance import Server
+from tools.script import started
 
 from hypercube_queue import BatchError, Message, open_queue
 from hypercube_queue_sql import SQLQueue
@@ -89,7 +90,7 @@ print(json.dumps([delivered, acked, uncertain, troubles]))
 """
 
 
-def test_a_server_that_is_killed_loses_and_repeats_nothing(place: Server, started) -> None:
+def test_a_server_that_is_killed_loses_and_repeats_nothing(place: Server) -> None:
     """Two push, two work, and it dies without warning in the midst (LIFE-2, SET-7)."""
     with exclusive(place.name) as victim, ExitStack() as stack:
         url = victim.url(
@@ -101,13 +102,12 @@ def test_a_server_that_is_killed_loses_and_repeats_nothing(place: Server, starte
         )
         pushers = [stack.enter_context(started(_PUSH, url, name, str(_PUSHES))) for name in "ab"]
         workers = [stack.enter_context(started(_WORK, url)) for _ in range(2)]
-        assert [each.stdout.readline() for each in pushers] == ["pushing\n"] * 2
+        assert [each.line() for each in pushers] == ["pushing"] * 2
         victim.kill()
         time.sleep(1.0)
         victim.start()
-        pushed = [json.loads(each.communicate(timeout=_LIMIT)[0]) for each in pushers]
-        worked = [json.loads(each.communicate(timeout=_LIMIT)[0]) for each in workers]
-        assert [each.returncode for each in (*pushers, *workers)] == [0] * 4
+        pushed = [json.loads(each.rest(_LIMIT)) for each in pushers]
+        worked = [json.loads(each.rest(_LIMIT)) for each in workers]
         with open_queue(url) as queue:
             assert isinstance(queue, SQLQueue)
             assert queue.queues() == []

@@ -16,6 +16,7 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from sqlalchemy import Engine, inspect, text
 from tools.backends.instance import Server
+from tools.script import started
 
 from hypercube_queue import BackendError, BatchError, Message, open_queue
 from hypercube_queue_sql import SQLQueue, metadata
@@ -94,7 +95,7 @@ def test_names_are_compared_byte_for_byte(queue: SQLQueue) -> None:
 
 
 def test_processes_that_start_at_once_make_the_tables_once(
-    engine: Engine, table: str, plain_url: str, started
+    engine: Engine, table: str, plain_url: str
 ) -> None:
     """Four of them, again and again: none fails, whoever is first, and no message is lost."""
     rounds = [f"{table}_{number}" for number in range(2)]
@@ -102,15 +103,13 @@ def test_processes_that_start_at_once_make_the_tables_once(
         processes = [
             stack.enter_context(started(_OPEN, plain_url, str(number))) for number in range(4)
         ]
-        assert [each.stdout.readline() for each in processes] == ["ready\n"] * 4
+        assert [each.line() for each in processes] == ["ready"] * 4
         for name in rounds:
             for each in processes:
-                each.stdin.write(f"{name}\n")
-                each.stdin.flush()
-            assert [each.stdout.readline() for each in processes] == ["done\n"] * 4
+                each.tell(name)
+            assert [each.line() for each in processes] == ["done"] * 4
         for each in processes:
-            each.communicate(timeout=_LIMIT)
-        assert [each.returncode for each in processes] == [0] * 4
+            each.rest(_LIMIT)
     for name in rounds:
         assert _differences(engine, name) == []
         with engine.begin() as connection:
@@ -181,7 +180,7 @@ _STEPS = {
 
 @pytest.mark.parametrize("step", _STEPS.values(), ids=list(_STEPS))
 def test_tables_of_the_first_layout_are_migrated(
-    engine: Engine, table: str, url: str, plain_url: str, started, step: str
+    engine: Engine, table: str, url: str, plain_url: str, step: str
 ) -> None:
     """By processes that start at once, from wherever another one stopped, with all in them."""
     _run(engine, _LAYOUT_1.format(table))
@@ -192,13 +191,11 @@ def test_tables_of_the_first_layout_are_migrated(
     ):
         queue.pop("work", wait=NOTHING)
     with started(_OPEN, plain_url, "a") as one, started(_OPEN, plain_url, "b") as two:
-        assert [one.stdout.readline(), two.stdout.readline()] == ["ready\n"] * 2
+        assert [one.line(), two.line()] == ["ready"] * 2
         for each in (one, two):
-            each.stdin.write(f"{table}\n")
-            each.stdin.flush()
+            each.tell(table)
         for each in (one, two):
-            each.communicate(timeout=_LIMIT)
-        assert [one.returncode, two.returncode] == [0, 0]
+            each.rest(_LIMIT)
     with open_queue(url) as queue:
         popped = queue.pop("work", 10)
         assert [each.payload for each in popped[:2]] == [b"0", b"2"]

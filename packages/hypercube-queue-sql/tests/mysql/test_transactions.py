@@ -17,6 +17,7 @@ from sqlalchemy import Engine, create_engine, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 from tools.backends.instance import Server
+from tools.script import started
 
 from hypercube_queue import (
     AlreadyExists,
@@ -484,9 +485,9 @@ def test_the_order_of_ids_within_a_call_makes_no_deadlock(queue: SQLQueue, conne
 
 
 def test_a_commit_is_found_by_a_pop_that_waits_in_another_process(
-    queue: SQLQueue, url: str, connect, started
+    queue: SQLQueue, url: str, connect
 ) -> None:
-    """Within the 200 ms between two looks, and what a busy machine adds."""
+    """By one of its looks, long before its wait is over."""
     script = """
 import sys, time
 from datetime import timedelta
@@ -498,14 +499,14 @@ with open_queue(sys.argv[1]) as queue:
     print(time.time(), delivery.payload, flush=True)
 """
     with started(script, url) as process, closing(connect()) as connection:
-        assert process.stdout.readline() == "waiting\n"
+        assert process.line() == "waiting"
         queue.push_within(connection, Message("work", b"0"))
         time.sleep(1.0)
         connection.commit()
         committed = time.time()
-        came, payload = process.stdout.readline().split()
+        came, payload = process.line().split()
     assert payload == "b'0'"
-    assert -0.1 < float(came) - committed < 1.0
+    assert -0.1 < float(came) - committed < 10
 
 
 def test_a_server_that_falls_silent_is_cut_off(

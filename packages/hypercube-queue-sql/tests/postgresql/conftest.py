@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import secrets
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator
 
 import pytest
 from sqlalchemy import Engine, create_engine, text
@@ -15,8 +12,6 @@ from tools.backends.relay import Relay
 
 from hypercube_queue import open_queue
 from hypercube_queue_sql import SQLQueue
-
-Started = Callable[..., AbstractContextManager[subprocess.Popen[str]]]
 
 
 @pytest.fixture
@@ -73,24 +68,3 @@ def relayed_url(url: str, relay: Relay) -> str:
     return url.replace(f":{server('postgres').port}/", f":{relay.port}/").replace(
         f"@{server('postgres').host}:", f"@{relay.host}:"
     )
-
-
-@pytest.fixture
-def started() -> Started:
-    """Starts a script in a fresh interpreter; it is killed at the end of the block."""
-
-    @contextmanager
-    def start(script: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-        process = subprocess.Popen(
-            [sys.executable, "-W", "error", "-c", script, *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        with process:
-            try:
-                yield process
-            finally:
-                process.kill()
-
-    return start

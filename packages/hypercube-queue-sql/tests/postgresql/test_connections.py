@@ -22,6 +22,7 @@ from sqlalchemy import Engine, create_engine, event, inspect, text
 from sqlalchemy.engine import make_url
 from tools.backends import exclusive, server
 from tools.backends.relay import Relay
+from tools.script import started
 
 from hypercube_queue import BackendError, BatchError, Message, QueueError, open_queue
 from hypercube_queue_sql import SQLQueue
@@ -371,7 +372,7 @@ print(json.dumps([delivered, acked, unknown, troubles]))
 """
 
 
-def test_a_server_that_is_killed_loses_and_repeats_nothing(table: str, started) -> None:
+def test_a_server_that_is_killed_loses_and_repeats_nothing(table: str) -> None:
     """Two push, two work, and the server dies without warning in the midst (LIFE-2, SET-7)."""
     with exclusive("postgres") as place, ExitStack() as stack:
         url = place.url(
@@ -383,13 +384,12 @@ def test_a_server_that_is_killed_loses_and_repeats_nothing(table: str, started) 
         )
         pushers = [stack.enter_context(started(_PUSH, url, name)) for name in "ab"]
         workers = [stack.enter_context(started(_WORK, url)) for _ in range(2)]
-        assert [each.stdout.readline() for each in pushers] == ["pushing\n"] * 2
+        assert [each.line() for each in pushers] == ["pushing"] * 2
         place.kill()
         time.sleep(2.0)  # longer than a pop waits, so that each of them looks meanwhile
         place.start()
-        pushed = [json.loads(pusher.communicate(timeout=_LIMIT)[0]) for pusher in pushers]
-        told = [json.loads(worker.communicate(timeout=_LIMIT)[0]) for worker in workers]
-        assert [each.returncode for each in (*pushers, *workers)] == [0] * 4
+        pushed = [json.loads(pusher.rest(_LIMIT)) for pusher in pushers]
+        told = [json.loads(worker.rest(_LIMIT)) for worker in workers]
         with open_queue(url) as queue:
             assert isinstance(queue, SQLQueue)
             assert queue.queues() == []

