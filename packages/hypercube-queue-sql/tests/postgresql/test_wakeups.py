@@ -38,7 +38,7 @@ with open_queue(sys.argv[1]) as queue:
         time.sleep(0.02)
     print("waiting", flush=True)
     while True:
-        popped = queue.pop("work", wait=timedelta(seconds=300))
+        popped = queue.pop("work", wait=timedelta(seconds=60))
         print(popped[0].id, flush=True)
         queue.ack(*popped)
 """
@@ -93,7 +93,7 @@ def _waiting(queue: SQLQueue, name: str = "work") -> Iterator[list[str]]:
 
     def pop() -> None:
         while not stop.is_set():
-            for delivery in queue.pop(name, wait=timedelta(seconds=300)):
+            for delivery in queue.pop(name, wait=timedelta(seconds=60)):
                 came.append(delivery.id)
                 queue.ack(delivery)
 
