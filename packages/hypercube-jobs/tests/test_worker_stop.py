@@ -450,9 +450,10 @@ def test_a_third_signal_means_what_it_meant_before() -> None:
         text=True,
     )
     printed(process, "began")
-    for answer in ("stopping once what runs has ended", "stopping now", ""):
+    for answer in ("stopping once what runs has ended", "stopping now"):
         process.send_signal(signal.SIGINT)
         printed(process, answer)
+    process.send_signal(signal.SIGINT)
     output = rest(process)
 
     assert "KeyboardInterrupt" in output

@@ -170,8 +170,8 @@ class Worker:
         def on_signal(number: int, _frame: FrameType | None) -> None:
             nonlocal stopping
             if stopping:
+                restore()  # before it is said, since a third one may be the answer
                 _log.warning("stopping now: interrupting what runs")
-                restore()
                 self.stop(now=True)
             else:
                 stopping = True
