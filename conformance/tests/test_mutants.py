@@ -18,31 +18,21 @@ from hypercube_queue_conformance._trial import Trial
 _HERE = Path(__file__).parent
 pytest_plugins = ["pytester"]
 
-#: Which promises a driver in the memory of one process cannot even break: there is no backend
-#: that fails, restarts, has foreign bytes or other clients, no transaction, and no URL here.
-_OUT_OF_REACH = {
-    "ERR-4",
-    "LIFE-2",
-    "LIFE-3",
-    "POP-8",
-    "RED-6",
-    "TXN-1",
-    "TXN-2",
-    "TXN-3",
-    "TXN-4",
-}
 #: What the referee's own tests break.
 _ELSEWHERE = {"GUA-1", "CAP-1"}
 
 
-def _declared() -> dict[str, str]:
+def _declared(source: str) -> dict[str, str]:
     """Name and rule of each mutant, as its source says."""
     pattern = r'^class (\w+)\(.+\):\n    rule = "([A-Z]+-\d+)"'
-    return dict(re.findall(pattern, _SOURCE, re.MULTILINE))
+    return dict(re.findall(pattern, source, re.MULTILINE))
 
 
 _SOURCE = (_HERE / "broken_drivers.py").read_text(encoding="utf-8")
-_DECLARED = _declared()
+_DECLARED = _declared(_SOURCE)
+#: The same of those that take a backend: one that fails, restarts, holds foreign bytes and has
+#: other clients, transactions and a URL.
+_WITH_BACKEND = _declared((_HERE / "broken_sqlite_drivers.py").read_text(encoding="utf-8"))
 #: Those whose source says why random calls cannot find them.
 _BEYOND = set(
     re.findall(r'^class (\w+)\(.+\):\n.*\n    beyond_the_model = ".+"', _SOURCE, re.MULTILINE)
@@ -75,13 +65,23 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch):
     return run
 
 
-@pytest.mark.parametrize("name", sorted(_DECLARED))
-def test_a_fault_is_found_by_the_tests_of_the_rule_it_breaks(run, name):
+@pytest.mark.parametrize(
+    ("module", "name", "rule"),
+    [
+        *(("broken_drivers", *each) for each in sorted(_DECLARED.items())),
+        *(("broken_sqlite_drivers", *each) for each in sorted(_WITH_BACKEND.items())),
+    ],
+)
+def test_a_fault_is_found_by_the_tests_of_the_rule_it_breaks(run, module, name, rule):
     """Only these tests run, so it is one of them that finds it."""
-    prefix = f"test_{_DECLARED[name].lower().replace('-', '_')}_"
-    failed, _ = run("broken_drivers", name, "-x", "-k", prefix)
+    prefix = _prefix(rule)
+    failed, _ = run(module, name, "-x", "-k", prefix)
     assert failed != []
     assert [each for each in failed if not each.startswith(prefix)] == []
+
+
+def _prefix(rule):
+    return f"test_{rule.lower().replace('-', '_')}_"
 
 
 @pytest.mark.parametrize("name", sorted(_DECLARED.keys() - _BEYOND))
@@ -115,16 +115,28 @@ def test_no_fault_is_found_where_there_is_none(run, name):
     assert passed > 0
 
 
+def test_no_fault_is_found_in_sqlite_where_there_is_none(run):
+    """By the same tests as above."""
+    rules = " or ".join(_prefix(rule) for rule in _WITH_BACKEND.values())
+    failed, passed = run("sqlite_harness", "SQLiteHarness", "-k", rules)
+    assert failed == []
+    assert passed > len(_WITH_BACKEND)
+
+
 def test_every_mutant_is_known_by_its_source(monkeypatch):
     """The table above reads the source; what Python defines is the same."""
     monkeypatch.syspath_prepend(str(_HERE))
     import broken_drivers
+    import broken_sqlite_drivers
 
     mutants = broken_drivers.MUTANTS.items()
     assert {name: mutant.rule for name, mutant in mutants} == _DECLARED
     assert {name for name, mutant in mutants if mutant.beyond_the_model} == _BEYOND
+    with_backend = broken_sqlite_drivers.MUTANTS.items()
+    assert {name: mutant.rule for name, mutant in with_backend} == _WITH_BACKEND
 
 
-def test_every_rule_within_reach_has_a_mutant():
+def test_every_rule_has_a_mutant():
     """No rule is so weakly tested that nobody has seen its tests fail."""
-    assert set(RULES) - set(_DECLARED.values()) == _OUT_OF_REACH | _ELSEWHERE
+    broken = {*_DECLARED.values(), *_WITH_BACKEND.values(), *_ELSEWHERE}
+    assert set(RULES) - broken == set()

@@ -288,7 +288,7 @@ class Pop:
         assert trial.queue.pop(QUEUE, wait=wait) == []
         assert time.process_time() - before < 0.3 * to_be_had * wait.total_seconds()
 
-    @rule("POP-8", "RED-6")
+    @rule("POP-8")
     @needs("insert_unreadable")
     def test_pop_8_what_cannot_be_read_is_not_in_the_way(
         self, trial: Trial, caplog: pytest.LogCaptureFixture
@@ -303,10 +303,10 @@ class Pop:
                 assert trial.visible() == []
         assert len(caplog.records) == 1
 
-    @rule("POP-8", "RED-6")
-    @needs("insert_unreadable", DeadLetterStore, Redriver)
+    @rule("POP-8")
+    @needs("insert_unreadable", DeadLetterStore)
     def test_pop_8_what_cannot_be_read_is_set_aside_as_it_is(self, trial: Trial) -> None:
-        """It is among the dead letters with its bytes and the reason, and is not redriven."""
+        """It is among the dead letters with its bytes and the reason."""
         raw = trial.harness.insert_unreadable(QUEUE)
         assert trial.visible() == []
         store = trial.offers(DeadLetterStore)
@@ -314,10 +314,6 @@ class Pop:
         assert letter.message is None
         assert letter.raw == raw
         assert letter.reason != ""
-        trial.queue.dead_letter(trial.deliver_one())
-        assert trial.offers(Redriver).redrive(QUEUE, 10) == 1
-        assert trial.visible() == [b"0"]
-        assert [each.raw for each in store.dead_letters(QUEUE, 10)] == [raw]
 
     @rule("POP-8", "STA-1")
     @needs("insert_unreadable", StatsProvider)

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from hypercube_queue import InvalidArgument, Message, Redriver
+from hypercube_queue import DeadLetterStore, InvalidArgument, Message, Redriver, capability
 from hypercube_queue_conformance._marks import needs, rule, unless, when
 from hypercube_queue_conformance._trial import NOTHING, OTHER_QUEUE, QUEUE, Trial
 from hypercube_queue_conformance._values import BAD_NAMES
@@ -151,3 +151,16 @@ class Redrive:
         """InvalidArgument, as in pop."""
         with pytest.raises(InvalidArgument, match="queue_name"):
             trial.offers(Redriver).redrive(bad, 1)  # type: ignore[arg-type]
+
+    @rule("RED-6", "POP-8")
+    @needs(Redriver, "insert_unreadable")
+    def test_red_6_unreadable_messages_are_passed_over_and_not_counted(self, trial: Trial) -> None:
+        """They stay among the dead, whoever dies after them."""
+        trial.harness.insert_unreadable(QUEUE)
+        assert trial.visible() == []
+        trial.queue.dead_letter(trial.deliver_one())
+        assert trial.offers(Redriver).redrive(QUEUE, 10) == 1
+        assert trial.visible() == [b"0"]
+        if capability(trial.queue, DeadLetterStore):
+            letters = trial.offers(DeadLetterStore).dead_letters(QUEUE, 10)
+            assert [letter.message for letter in letters] == [None]
