@@ -68,6 +68,13 @@ def check(tag: str, released: Sequence[str], root: Path = ROOT) -> Package:
             f"{changelog.relative_to(root)} has nothing under '## {package.version}'; "
             "`python tools/release.py bump` writes that heading"
         )
+    headings = re.findall(r"(?m)^## (.+?)\s*$", changelog.read_text())
+    newest = next(each for each in headings if each != _UNRELEASED)
+    if newest != package.version:
+        raise Mismatch(
+            f"{changelog.relative_to(root)} tells of {newest}, but the source says "
+            f"{package.version}; what is not released yet stands under '## {_UNRELEASED}'"
+        )
     wanted = [*package.dependencies, *(i for items in package.extras.values() for i in items)]
     for requirement in wanted:
         needed = packages.get(requirement_name(requirement))

@@ -83,6 +83,19 @@ def test_a_release_that_says_nothing_is_refused(root: Path, said: str) -> None:
         release.check("box/v1.1.0", [], root)
 
 
+def test_a_changelog_that_is_ahead_of_the_source_is_refused(root: Path) -> None:
+    """Else a release would leave out the number that its users were told."""
+    changelog = root / "packages/box/CHANGELOG.md"
+    ahead = changelog.read_text().replace("## 1.1.0", "## 1.2.0\n\nIs red.\n\n## 1.1.0")
+    changelog.write_text(ahead)
+
+    with pytest.raises(release.Mismatch, match=r"tells of 1\.2\.0, but the source says 1\.1\.0"):
+        release.check("box/v1.1.0", [], root)
+
+    changelog.write_text(ahead.replace("1.2.0", "Unreleased"))
+    assert release.check("box/v1.1.0", [], root).name == "box"
+
+
 @pytest.mark.parametrize(
     ("segment", "version"), [("major", "2.0.0"), ("minor", "1.2.0"), ("patch", "1.1.1")]
 )
