@@ -43,6 +43,37 @@ def test_a_waiting_pop_notices_a_push(queue: RabbitMQQueue) -> None:
     assert time.monotonic() - begun < 5
 
 
+@pytest.mark.parametrize("wait", [0.0, 0.3])
+def test_a_count_of_nothing_is_not_the_last_word(
+    queue: RabbitMQQueue, monkeypatch: pytest.MonkeyPatch, wait: float
+) -> None:
+    """A quorum queue that is busy for a quarter of a second counts as empty to the broker."""
+
+    async def none(*_: object) -> int:
+        return 0
+
+    monkeypatch.setattr(_careful, "ready", none)
+    queue.push(*(Message("work", b"%d" % n) for n in range(3)))
+    received = queue.pop("work", 5, wait=timedelta(seconds=wait))
+    assert [each.payload for each in received] == [b"0", b"1", b"2"]
+    queue.dead_letter(*received)
+    assert queue.redrive("work", 5) == 3
+
+
+def test_a_count_of_nothing_cuts_no_batch_short(
+    queue: RabbitMQQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor where some have come before."""
+    counts = [100, 0]
+
+    async def ready(*_: object) -> int:
+        return counts.pop(0)
+
+    monkeypatch.setattr(_careful, "ready", ready)
+    queue.push(*(Message("work") for _ in range(40)))
+    assert len(queue.pop("work", 40, wait=timedelta(0))) == 40
+
+
 def test_what_comes_after_others_were_faster_is_passed_on_uncounted(
     url: str, open_: Callable[[str], RabbitMQQueue], monkeypatch: pytest.MonkeyPatch
 ) -> None:

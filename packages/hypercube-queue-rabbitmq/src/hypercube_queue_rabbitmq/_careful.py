@@ -53,11 +53,18 @@ class CarefulTaking:
         self._passing_on: set[asyncio.Task[None]] = set()
 
     async def take(
-        self, channel: ConsumingChannel, source: Source, limit: int, enough: float
+        self,
+        channel: ConsumingChannel,
+        source: Source,
+        limit: int,
+        enough: float,
+        *,
+        certainly: bool,
     ) -> list[Arrival]:
         """What is ready, up to `limit`; not all of it after `enough` on the loop's clock.
 
-        It comes over this channel, which is let go once it is not needed any more.
+        Nothing means little unless it is to be nothing `certainly`, which takes one get more. It
+        comes over this channel, which is let go once it is not needed any more.
         """
         time = asyncio.get_running_loop().time
         arrivals: list[Arrival] = []
@@ -66,7 +73,7 @@ class CarefulTaking:
                 there = await ready(channel, source.name)
                 wanted = min(left, there // _SHARE)
                 if wanted < _WORTH_A_CONSUMER:
-                    if there:
+                    if there or arrivals or certainly:
                         arrivals += await get(channel, source.name, left, enough)
                     break
                 consumer = await channel.consume(source.name, wanted)
@@ -113,7 +120,7 @@ class CarefulTaking:
 
 
 async def ready(channel: ConsumingChannel, queue: str) -> int:
-    """How many messages are ready."""
+    """How many messages are ready; 0 as well where the queue does not answer within 250 ms."""
     raw = channel.channel.raw
     frame = await channel.channel.call(
         lambda done: raw.queue_declare(queue, passive=True, callback=done)

@@ -216,9 +216,10 @@ class Client:
             if self._closed_by is not None:
                 raise QueueClosed(self._closed_by)
             channel = await self._pool.take(limit)
-            arrivals = await self._careful.take(channel, source, limit, enough)
             left = until - time()
-            if arrivals or left <= 0:
+            last = left <= 0
+            arrivals = await self._careful.take(channel, source, limit, enough, certainly=last)
+            if arrivals or last:
                 return arrivals
             await asyncio.sleep(min(left, LOOKS_EVERY))
 
