@@ -86,6 +86,7 @@ def test_what_comes_after_others_were_faster_is_passed_on_uncounted(
 
     with monkeypatch.context() as patch:
         patch.setattr(_careful, "ready", many)
+        patch.setattr(_careful, "_SILENCE", 1.0)  # else a busy broker brings some too late
         early = first.pop("work", 50, wait=timedelta(0))
     assert len(early) == 10
     [holding] = {each.driver_data.channel for each in early}  # type: ignore[union-attr]
@@ -100,5 +101,7 @@ def test_what_comes_after_others_were_faster_is_passed_on_uncounted(
 
     assert sorted(each.id for each in received) == sorted(f"late {n}" for n in range(45))
     assert {each.attempt for each in received} == {1}
-    assert holding.consumer is None
-    assert holding.unsettled == {}
+    # The copies may come before the first queue has heard that they are stored.
+    while holding.consumer is not None or holding.unsettled:
+        assert time.monotonic() < end
+        time.sleep(0.01)
