@@ -21,6 +21,8 @@ from hypercube_queue import Message, Queue, open_queue
 ROUNDS = 10
 #: Messages in the backlog that others are compared with; each backend says how long those are.
 SHALLOW = 1_000
+#: Turns of each drain.
+_DRAINS = 5
 #: Messages in one call that fills a backlog.
 _MANY = 10_000
 #: Of the pops that are timed with each backlog.
@@ -43,9 +45,7 @@ def measure(backend: Backend, *, scale: float) -> Iterator[Figure]:
     for batch in backend.batches:
         yield from _compared(backend, batch, max(batch, int(_amount(batch) * scale)))
     yield from _pop_costs(backend, scale)
-    drained = int(10_000 * scale)
-    yield _drain(backend, drained, kind="sync")
-    yield _drain(backend, drained, kind="async")
+    yield from _drains(backend, int(10_000 * scale))
     if backend.shared:
         yield _pickup(backend, max(5, int(20 * scale)))
     yield from _idle(backend, seconds=max(0.5, 3 * scale))
@@ -130,15 +130,23 @@ def _bury(queue: Queue, count: int) -> None:
             some -= len(popped)
 
 
-def _drain(backend: Backend, amount: int, *, kind: str) -> Figure:
-    """A worker empties the queue of no-op jobs."""
-    rates = []
-    for _ in range(3):
+def _drains(backend: Backend, amount: int) -> Iterator[Figure]:
+    """Workers empty a queue of no-op jobs, in turns with a loop that just pops and acknowledges."""
+    loops: list[float] = []
+    drains: dict[str, list[float]] = {"sync": [], "async": []}
+    for _ in range(_DRAINS):
         with _fresh(backend) as queue:
-            jobs = noop_jobs(queue, kind)
-            dispatch_many(jobs, amount)
-            rates.append(_rate(amount, partial(drain, jobs), amount))
-    return Figure(f"worker drain of {amount:,}, {kind}", statistics.median(rates), "jobs/s")
+            dispatch_many(noop_jobs(queue, "sync"), amount)
+            loops.append(_rate(amount, partial(_pop_and_ack, queue, 100, "default"), 100))
+            for kind, rates in drains.items():
+                jobs = noop_jobs(queue, kind)
+                dispatch_many(jobs, amount)
+                rates.append(_rate(amount, partial(drain, jobs), amount))
+    for kind, rates in drains.items():
+        yield Figure(f"worker drain of {amount:,}, {kind}", statistics.median(rates), "jobs/s")
+    for kind, rates in drains.items():
+        ratios = [rate / loop for rate, loop in zip(rates, loops, strict=True)]
+        yield Figure(f"worker drain by pop+ack(100), {kind}", statistics.median(ratios), "x")
 
 
 def _pickup(backend: Backend, count: int) -> Figure:
@@ -189,9 +197,9 @@ def _messages(count: int) -> list[Message]:
     return [Message("bench", PAYLOAD) for _ in range(count)]
 
 
-def _pop_and_ack(queue: Queue, batch: int) -> None:
+def _pop_and_ack(queue: Queue, batch: int, name: str = "bench") -> None:
     while batch > 0:  # a pop may bring less than there is
-        popped = queue.pop("bench", batch, wait=_NOW)
+        popped = queue.pop(name, batch, wait=_NOW)
         queue.ack(*popped)
         batch -= len(popped)
 

@@ -31,6 +31,8 @@ def test_a_quick_run_measures_a_driver_beside_its_raw_limit() -> None:
         "pop cost, many dead by none",
         "worker drain of 1,000, sync",
         "worker drain of 1,000, async",
+        "worker drain by pop+ack(100), sync",
+        "worker drain by pop+ack(100), async",
         "idle pop",
     ]
     beside_raw = [name for name, cells in figures.items() if re.fullmatch(r"\d+\.\d\d", cells[2])]

@@ -90,19 +90,30 @@ def test_readers_that_are_locked_out_fail_in_time(file: Path, url: str) -> None:
 
 def test_a_pop_has_one_time_limit_for_all_it_does(file: Path, url: str) -> None:
     """Locked out from looking first and from claiming then, it ends as if it were one (ERR-5)."""
+    took: float | None = None
+    while took is None:  # it slipped through between the two
+        took = _seconds_of_a_pop_that_is_locked_out_twice(file, url)
+    assert 1.9 < took < 3.0
+
+
+def _seconds_of_a_pop_that_is_locked_out_twice(file: Path, url: str) -> float | None:
     with open_queue(f"{url}?operation_timeout=2") as queue:
         queue.push(Message("work", b"0"))
     with open_queue(f"{url}?operation_timeout=2") as queue, ExitStack() as held:
         first = held.enter_context(closing(sqlite3.connect(file, isolation_level=None)))
         first.execute("PRAGMA locking_mode=EXCLUSIVE")
         first.execute("BEGIN IMMEDIATE")
-        ended: list[float] = []
+        ended: list[float | None] = []
 
         def pop() -> None:
             begun = time.monotonic()
-            with pytest.raises(BackendError, match="locked"):
+            try:
                 queue.pop("work", wait=NOTHING)
-            ended.append(time.monotonic() - begun)
+            except BackendError as error:
+                assert "locked" in str(error)
+                ended.append(time.monotonic() - begun)
+            else:
+                ended.append(None)
 
         popping = threading.Thread(target=pop)
         popping.start()
@@ -110,8 +121,8 @@ def test_a_pop_has_one_time_limit_for_all_it_does(file: Path, url: str) -> None:
         first.close()
         held.enter_context(_locked(file))
         popping.join(20)
-    assert len(ended) == 1
-    assert 1.9 < ended[0] < 3.0
+    [seconds] = ended
+    return seconds
 
 
 def test_threads_that_wait_for_their_turn_fail_in_time(file: Path, url: str) -> None:
