@@ -110,8 +110,8 @@ def _seconds_of_a_pop_that_is_locked_out_twice(file: Path, url: str) -> float | 
             try:
                 queue.pop("work", wait=NOTHING)
             except BackendError as error:
-                assert "locked" in str(error)
-                ended.append(time.monotonic() - begun)
+                if "locked" in str(error):
+                    ended.append(time.monotonic() - begun)
             else:
                 ended.append(None)
 
