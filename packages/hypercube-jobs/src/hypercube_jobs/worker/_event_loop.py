@@ -112,8 +112,8 @@ class _Attempts:
                 self._driving = False
                 held.task = task
                 return  # it waits, and its end drives on
-            # Kept until they are settled, the tasks of short jobs would cost as much in garbage
-            # collections as in all else.
+            # It has ended, so nothing keeps its task. Kept until the settlement, the tasks of
+            # short jobs would cost as much in garbage collections as all else does.
             held, self._following = self._following, None
         # Others want their turn as well: time-outs, and handlers that did wait.
         self._loop.call_soon(self._drive, held)
@@ -125,7 +125,7 @@ class _Attempts:
             raise  # the loop itself is going away
         except BaseException as error:  # noqa: BLE001  # even sys.exit() is a failed attempt
             held.error = error
-        held.task = None  # see _drive
+        held.task = None  # not kept any longer, as in _drive
         following = self._slots.turn(held)
         self._slots.complete(held)
         if self._driving:
