@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
 from unittest.mock import patch
 
-from sqlite_harness import SQLiteHarness
+from breakable_sqlite import BreakableHarness
 
 from hypercube_queue import AlreadyExists, BackendError, BatchError, Message, Queue
-from hypercube_queue_sql import DEFAULT_TABLE, SQLQueue, _sqlite_open
+from hypercube_queue_sql import DEFAULT_TABLE, SQLQueue
 
 
-class Mutant(SQLiteHarness):
+class Mutant(BreakableHarness):
     """One broken driver. Random calls do not find it: they have no faults and transactions."""
 
     rule: ClassVar[str]
@@ -57,12 +58,14 @@ class UnknownOptionsAreIgnored(Mutant):
 
     def __init__(self) -> None:
         super().__init__()
-        from_url = _sqlite_open.from_url
+        # Where the entry point finds it: a run of pytest within another imports modules anew.
+        opening = import_module("hypercube_queue_sql._sqlite_open")
+        from_url = opening.from_url
 
         def careless(url: str) -> Queue:
             return from_url(url.replace("no_such_option=1", ""))
 
-        self.undo.enter_context(patch.object(_sqlite_open, "from_url", careless))
+        self.undo.enter_context(patch.object(opening, "from_url", careless))
 
 
 class UnreadableMessagesAreDropped(Mutant):

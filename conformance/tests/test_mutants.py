@@ -118,7 +118,7 @@ def test_no_fault_is_found_where_there_is_none(run, name):
 def test_no_fault_is_found_in_sqlite_where_there_is_none(run):
     """By the same tests as above."""
     rules = " or ".join(_prefix(rule) for rule in _WITH_BACKEND.values())
-    failed, passed = run("sqlite_harness", "SQLiteHarness", "-k", rules)
+    failed, passed = run("breakable_sqlite", "BreakableHarness", "-k", rules)
     assert failed == []
     assert passed > len(_WITH_BACKEND)
 

@@ -1,4 +1,4 @@
-"""A harness over the SQLite driver, for what memory cannot break; faults come on top."""
+"""SQLite as the conformance suite drives it, for the tests of the driver and those of the suite."""
 
 from __future__ import annotations
 
@@ -12,49 +12,52 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
-from sqlalchemy import Connection, create_engine
+from sqlalchemy import Connection, Engine, create_engine, text
 
 from hypercube_queue import CAPABILITIES, Guarantees, Queue, open_queue
-from hypercube_queue_conformance import Harness, Unavailable
+from hypercube_queue_conformance import Borrowed, Harness
 from hypercube_queue_sql import DEFAULT_TABLE, SQLQueue
 
-_INSERT = (
-    f"INSERT INTO {DEFAULT_TABLE} (queue_name, id, state, visible_at, attempt, job_name, "
-    "namespace, extra, payload) VALUES (?, x'01', 0, 0, 0, x'ff', x'', x'', ?)"
+#: A thousand million bytes is what a row of SQLite holds; names and a failure record fit beside.
+MAX_MESSAGE_BYTES = 1_000_000_000 - 4 * 1024 - 16 * 1024
+_COLUMNS = "queue_name, id, state, visible_at, attempt, job_name, namespace, extra, payload"
+#: A job name that is not UTF-8; it takes the name of the queue and the payload.
+INSERT_UNREADABLE = (
+    f"INSERT INTO {DEFAULT_TABLE} ({_COLUMNS}) "  # noqa: S608 - both are constants
+    "VALUES (?, x'01', 0, 0, 0, x'ff', x'', x'', ?)"
 )
 
 
 class SQLiteHarness(Harness):
     """A file that every queue object opens by URL."""
 
-    guarantees = Guarantees(durable=True, ordering="fifo", max_message_bytes=999_979_520)
+    guarantees = Guarantees(durable=True, ordering="fifo", max_message_bytes=MAX_MESSAGE_BYTES)
     capabilities = frozenset(CAPABILITIES)
-    #: Nothing is slow here but what is broken.
-    patience = timedelta(seconds=3)
-    borrow = Unavailable("what it would show, memory can break as well")
-
-    queue_type: ClassVar[type[SQLQueue]] = SQLQueue
+    synchronous: ClassVar[str] = "FULL"
 
     def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp())
         self.file = self._folder / "queue.db"
         self.undo = ExitStack()
         self.undo.callback(shutil.rmtree, self._folder)
-        self._engine = create_engine(self.url())
+        self._engine = create_engine(f"sqlite:///{self.file}")
         self.undo.callback(self._engine.dispose)
 
     def close(self) -> None:
         self.undo.close()
 
     def url(self) -> str:
-        return f"sqlite:///{self.file}"
+        return f"sqlite:///{self.file}?synchronous={self.synchronous}"
 
     def open(self, **options: timedelta) -> Queue:
-        seconds = "&".join(f"{name}={value.total_seconds()}" for name, value in options.items())
-        return self._broken(f"{self.url()}?{seconds}")
+        seconds = "".join(f"&{name}={value.total_seconds()}" for name, value in options.items())
+        return self.opened(self.url() + seconds)
 
     def opener(self) -> Callable[[], Queue]:
         return partial(open_queue, self.url())
+
+    def borrow(self) -> Borrowed:
+        return Borrowed(SQLQueue(self._engine, create_tables=True), partial(_answers, self._engine))
 
     def restart(self) -> None:
         """Put a copy in the place of the file, as restoring a backup would."""
@@ -74,13 +77,13 @@ class SQLiteHarness(Harness):
         self.undo.callback(locker.close)
         locker.execute("PRAGMA locking_mode=EXCLUSIVE")
         locker.execute("BEGIN IMMEDIATE")
-        return self._broken(f"sqlite:///{file}?operation_timeout=1")
+        return self.opened(f"sqlite:///{file}?operation_timeout=1")
 
     def insert_unreadable(self, queue_name: str) -> bytes:
         """A job name that is not UTF-8."""
         SQLQueue(self._engine).create_tables()
         with closing(sqlite3.connect(self.file)) as connection, connection:
-            connection.execute(_INSERT, (queue_name.encode(), b"payload"))
+            connection.execute(INSERT_UNREADABLE, (queue_name.encode(), b"payload"))
         return b"payload"
 
     @contextmanager
@@ -88,7 +91,10 @@ class SQLiteHarness(Harness):
         with self._engine.begin() as connection:
             yield connection
 
-    def _broken(self, url: str) -> Queue:
-        queue = open_queue(url)
-        queue.__class__ = self.queue_type
-        return queue
+    def opened(self, url: str) -> Queue:
+        return open_queue(url)
+
+
+def _answers(engine: Engine) -> bool:
+    with engine.connect() as connection:
+        return bool(connection.scalar(text("SELECT 1")) == 1)
