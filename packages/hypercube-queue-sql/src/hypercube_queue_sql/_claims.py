@@ -11,6 +11,7 @@ from hypercube_queue import Message, QueueError
 from hypercube_queue.driver import Deadline, Gate, SettlementBatch, shown
 from hypercube_queue_sql._delivery import SQLDelivery
 from hypercube_queue_sql._dialect import Dialect
+from hypercube_queue_sql._pace import Pace
 from hypercube_queue_sql._rows import Row, UnreadableRow, message
 
 _log = logging.getLogger("hypercube_queue_sql")
@@ -27,6 +28,7 @@ class Claims:
         self._gate = gate
         self._owner = owner
         self._visibility_us = visibility_us
+        self._pace = Pace()
 
     def pop(
         self, queue_name: str, max_messages: int, waiting: timedelta, operation_timeout: timedelta
@@ -43,12 +45,16 @@ class Claims:
                 seen = watch.changes
                 taken, seconds = self._take(queue_name, max_messages, end)
                 if taken:
+                    self._pace.came(queue_name)
                     return taken
+                longest = dialect.poll_seconds
+                if not dialect.hears:
+                    longest = self._pace.seconds(queue_name, longest)
                 if seconds is None:
-                    seconds = dialect.poll_seconds
+                    seconds = longest
                 elif seconds <= 0:
                     seconds, pause = pause, 2 * pause
-                seconds = min(seconds, dialect.poll_seconds)
+                seconds = min(seconds, longest)
                 left = deadline.seconds_left()
                 if not left:
                     return []

@@ -32,7 +32,7 @@ class Dialect(Protocol):
 
     @property
     def poll_seconds(self) -> float:
-        """How long a waiting pop may sleep without looking."""
+        """How long a waiting pop may sleep without looking; it sleeps for less at first."""
         ...
 
     @property

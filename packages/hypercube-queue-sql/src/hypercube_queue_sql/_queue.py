@@ -67,7 +67,7 @@ class SQLQueue(Closing):
 
     A waiting pop notices at once what this process pushes, retries, releases or redrives on
     the same database. What others store it notices within milliseconds on PostgreSQL, else
-    within 200 ms (POP-7).
+    within half a second, and sooner where messages come often (POP-7).
 
     In a forked child every call raises BackendError, with an in-memory database QueueClosed;
     a queue that was opened by URL opens its own connections there (LIFE-4).
@@ -248,7 +248,7 @@ class SQLQueue(Closing):
         mysqlclient or sqlite3. A Session is not flushed; a Connection without a transaction
         begins one, as it does for any statement. After a BackendError or CapacityExceeded roll
         back: some of the messages may be in the transaction. Waiting pops find the messages
-        within a second of the commit on PostgreSQL, else within 200 ms.
+        within a second of the commit on PostgreSQL, else within half a second.
         """
         with self._gate:
             self._dialect.check_connection(connection)

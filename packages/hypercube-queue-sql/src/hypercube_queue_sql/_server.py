@@ -63,7 +63,7 @@ class ServerDialect:
     #: Whether CREATE INDEX knows IF NOT EXISTS; if not, its error is `Kind.DONE`.
     index_if_not_exists: ClassVar[bool] = True
 
-    poll_seconds = 0.2
+    poll_seconds = 0.5
     guarantees: Guarantees
 
     def __init__(

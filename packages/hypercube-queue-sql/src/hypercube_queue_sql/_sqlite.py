@@ -49,7 +49,7 @@ class SQLiteDialect:
     save, and each row count says what became of its item.
     """
 
-    poll_seconds = 0.2
+    poll_seconds = 0.5
     #: Nobody tells what other processes store.
     hears = False
 

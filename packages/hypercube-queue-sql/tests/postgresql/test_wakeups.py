@@ -20,7 +20,6 @@ from tools.script import started
 from hypercube_queue import Message, QueueClosed, open_queue
 from hypercube_queue_sql import SQLQueue
 from hypercube_queue_sql._notices import Notices
-from hypercube_queue_sql._postgresql import PostgreSQLDialect
 
 pytestmark = pytest.mark.server("postgres")
 
@@ -31,6 +30,8 @@ _WAIT = """
 import sys, time
 from datetime import timedelta
 from hypercube_queue import open_queue
+from hypercube_queue_sql._pace import Pace
+Pace.seconds = lambda pace, queue_name, longest: longest
 with open_queue(sys.argv[1]) as queue:
     type(queue._dialect).poll_seconds = 300
     queue.pop("work", wait=timedelta(seconds=0.3))
@@ -49,12 +50,6 @@ def _watching() -> Iterator[psycopg.Connection]:
     """A connection that looks at the others."""
     with psycopg.connect(server("postgres").url("postgresql"), autocommit=True) as connection:
         yield connection
-
-
-@pytest.fixture
-def told_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever waits never looks by itself, so that what comes has been told."""
-    monkeypatch.setattr(PostgreSQLDialect, "poll_seconds", 300.0)
 
 
 def _pids(connection: psycopg.Connection, application: str, where: str = "true") -> list[int]:
