@@ -115,10 +115,10 @@ def test_chunks_are_sent_at_once(
     """Ten requests over five connections take two answers' time, not ten."""
     queue = open_(f"{url}&connections=5")
     queue.push(Message("work"))
-    strict.faults.delay = 0.4
+    strict.faults.delay = 1.0
     begun = time.monotonic()
     queue.push(*(Message("work") for _ in range(100)))
-    assert 0.8 <= time.monotonic() - begun < 3
+    assert 2 <= time.monotonic() - begun < 8
 
 
 def test_no_more_requests_than_connections_are_under_way(

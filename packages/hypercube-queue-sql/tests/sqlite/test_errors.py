@@ -93,7 +93,7 @@ def test_a_pop_has_one_time_limit_for_all_it_does(file: Path, url: str) -> None:
     took: float | None = None
     while took is None:  # it slipped through between the two
         took = _seconds_of_a_pop_that_is_locked_out_twice(file, url)
-    assert 1.9 < took < 3.0
+    assert 1.9 < took < 3.8  # twice would take four
 
 
 def _seconds_of_a_pop_that_is_locked_out_twice(file: Path, url: str) -> float | None:
