@@ -223,9 +223,10 @@ def test_a_pop_that_is_cancelled_with_its_result_in_hand_gives_it_back() -> None
     async def test() -> None:
         inner = MemoryQueue()
         async with AsyncQueue(inner) as queue:
-            await queue.push(Message("q", id="a"))
             popping = asyncio.create_task(queue.pop("q", wait=_LONG))
             await asyncio.sleep(0)
+            # Only now, else the pop may be over before it is waited for.
+            inner.push(Message("q", id="a"))
             while inner.stats("q").in_flight == 0:
                 # Blocks the loop on purpose: the result arrives and nobody can fetch it.
                 threading.Event().wait(0.001)
