@@ -15,7 +15,7 @@ import pytest
 
 from hypercube_jobs import Constant, Ending, ThreadInterrupt, TimeLimitExceeded, current_attempt
 from hypercube_jobs.worker import _interruption
-from hypercube_jobs.worker._interruption import Interruption
+from hypercube_jobs.worker._interruption import Interruption, Turn
 from hypercube_queue_memory import MemoryQueue
 
 AT_ONCE = Constant(timedelta(0))
@@ -156,7 +156,7 @@ def test_an_interruption_never_hits_the_job_after_it() -> None:
         thread = threading.Thread(target=serve)
         thread.start()
         while thread.is_alive():
-            for held in list(interruption._threads):
+            for held in list(interruption._turns):
                 time.sleep(0.0005)
                 interruption.interrupt(held)
     finally:
@@ -171,23 +171,21 @@ def test_an_interruption_that_comes_too_late_changes_nothing() -> None:
     interruption = Interruption()
     held = Attempt(seconds=0)
 
-    class LateLock:
+    class Late(dict[Attempt, Turn]):
         """Lets the interruption come up on the way out of the handler."""
 
-        def __enter__(self) -> None:
-            if returned and held not in interruption._interrupted:
-                interruption._interrupted.add(held)
-                _interruption._raise_in(threading.get_ident(), ThreadInterrupt)
-                spin(1)
-
-        def __exit__(self, *_error: object) -> None: ...
+        def pop(self, key: Attempt, default: Any = None) -> Any:
+            turn = super().pop(key, default)
+            _interruption._raise_in(threading.get_ident(), ThreadInterrupt)
+            turn.interrupted = True
+            spin(1)
 
     returned: list[Attempt] = []
-    interruption._lock = LateLock()
+    interruption._turns = Late()
     interruption.run(held, contextvars.copy_context(), returned.append)
     spin(0.01)
 
-    assert (returned, held.error, interruption._threads) == ([held], None, {})
+    assert (returned, held.error, interruption._turns) == ([held], None, {})
 
 
 @dataclass(eq=False)
