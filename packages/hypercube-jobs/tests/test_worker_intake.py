@@ -345,5 +345,5 @@ def test_an_idle_worker_costs_next_to_nothing(box: Any) -> None:
     running.stop()
     running.end()
 
-    # A sweep of both, and one pop for each that waits.
-    assert 4 <= pops <= 4 * (time.monotonic() - begun + 1)
+    # Whichever wait ends, both queues are swept, and waited for again.
+    assert 4 <= pops <= 6 * (time.monotonic() - begun + 1)

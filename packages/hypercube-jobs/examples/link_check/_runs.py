@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -74,7 +75,7 @@ class Runs:
         )
         self._lock = threading.Lock()
         try:
-            self._connection.execute("PRAGMA journal_mode = WAL")
+            _use_write_ahead_log(self._connection)
             # A result must not be forgotten when the queue remembers that its job is done.
             self._connection.execute("PRAGMA synchronous = FULL")
             self._connection.executescript(_SCHEMA)
@@ -205,3 +206,17 @@ class Runs:
                 self._connection.execute("ROLLBACK")
                 raise
             self._connection.execute("COMMIT")
+
+
+def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
+    # SQLite does not wait where two that begin at once both want to change it.
+    end = time.monotonic() + _BUSY_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() >= end:
+                raise
+            time.sleep(0.02)
+        else:
+            return
