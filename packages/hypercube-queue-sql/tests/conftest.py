@@ -21,4 +21,4 @@ def told_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever waits never looks by itself, so that what comes has been told."""
     for dialect in (SQLiteDialect, ServerDialect, PostgreSQLDialect):
         monkeypatch.setattr(dialect, "poll_seconds", 300.0)
-    monkeypatch.setattr(Pace, "seconds", lambda _pace, _queue_name, longest: longest)
+    monkeypatch.setattr(Pace, "seconds", lambda _pace, _name, _watchers, longest: longest)

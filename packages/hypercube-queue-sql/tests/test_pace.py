@@ -22,7 +22,7 @@ def test_looks_become_rarer_while_nothing_comes(clock: list[float]) -> None:
     pace = Pace()
     pauses = []
     while clock[0] < 1_005:
-        pauses.append(pace.seconds("work", 0.5))
+        pauses.append(pace.seconds("work", 1, 0.5))
         clock[0] += pauses[-1]
 
     assert pauses == sorted(pauses)
@@ -37,7 +37,7 @@ def test_what_comes_waits_for_a_quarter_of_the_gap_before_it(clock: list[float])
     pace.came("work")
     for _ in range(10):
         clock[0] += 0.1
-        assert pace.seconds("work", 30) == pytest.approx(max(0.05, (clock[0] - 1_100) / 4))
+        assert pace.seconds("work", 1, 30) == pytest.approx(max(0.05, (clock[0] - 1_100) / 4))
 
 
 def test_queues_have_a_pace_each(clock: list[float]) -> None:
@@ -45,15 +45,21 @@ def test_queues_have_a_pace_each(clock: list[float]) -> None:
     clock[0] += 100
     pace.came("busy")
 
-    assert pace.seconds("busy", 0.5) == 0.05
-    assert pace.seconds("idle", 0.5) == 0.5
+    assert pace.seconds("busy", 1, 0.5) == 0.05
+    assert pace.seconds("idle", 1, 0.5) == 0.5
+
+
+def test_pops_of_one_process_look_in_turns(clock: list[float]) -> None:
+    pace = Pace()
+    assert pace.seconds("work", 4, 0.5) == 0.2
+    assert pace.seconds("work", 100, 0.5) == 0.5
 
 
 def test_never_longer_than_the_longest(clock: list[float]) -> None:
     pace = Pace()
-    assert pace.seconds("work", 0.01) == 0.01
+    assert pace.seconds("work", 1, 0.01) == 0.01
     clock[0] += 3_600
-    assert pace.seconds("work", 0.5) == 0.5
+    assert pace.seconds("work", 1, 0.5) == 0.5
 
 
 def test_names_without_end_take_no_memory_without_end(clock: list[float]) -> None:
@@ -63,4 +69,4 @@ def test_names_without_end_take_no_memory_without_end(clock: list[float]) -> Non
         pace.came(str(number))
 
     assert len(pace._came_at) <= _pace._MOST
-    assert pace.seconds(str(number), 0.5) == 0.05
+    assert pace.seconds(str(number), 1, 0.5) == 0.05

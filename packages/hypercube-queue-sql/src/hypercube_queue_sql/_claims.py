@@ -49,7 +49,7 @@ class Claims:
                     return taken
                 longest = dialect.poll_seconds
                 if not dialect.hears:
-                    longest = self._pace.seconds(queue_name, longest)
+                    longest = self._pace.seconds(queue_name, watch.watchers, longest)
                 if seconds is None:
                     seconds = longest
                 elif seconds <= 0:

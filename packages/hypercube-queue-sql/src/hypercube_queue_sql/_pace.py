@@ -26,7 +26,10 @@ class Pace:
             self._came_at.clear()
         self._came_at[queue_name] = time.monotonic()
 
-    def seconds(self, queue_name: str, longest: float) -> float:
-        """How long to sleep before the next look."""
+    def seconds(self, queue_name: str, watchers: int, longest: float) -> float:
+        """How long to sleep before the next look, where so many pops of this process wait.
+
+        They look in turns, so that more of them find things no later and cost no more.
+        """
         idle = time.monotonic() - self._came_at.get(queue_name, self._begun)
-        return min(max(_SHORTEST, _PART * idle), longest)
+        return min(watchers * max(_SHORTEST, _PART * idle), longest)

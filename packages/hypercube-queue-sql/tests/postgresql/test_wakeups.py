@@ -31,7 +31,7 @@ import sys, time
 from datetime import timedelta
 from hypercube_queue import open_queue
 from hypercube_queue_sql._pace import Pace
-Pace.seconds = lambda pace, queue_name, longest: longest
+Pace.seconds = lambda pace, queue_name, watchers, longest: longest
 with open_queue(sys.argv[1]) as queue:
     type(queue._dialect).poll_seconds = 300
     queue.pop("work", wait=timedelta(seconds=0.3))
