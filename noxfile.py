@@ -26,7 +26,7 @@ nox.options.default_venv_backend = "uv|virtualenv"
 nox.options.download_python = "never"
 nox.options.sessions = ["tests"]
 
-# In the background of a shell it is ignored, by what is started from here, too; tests send it.
+# In the background of a shell SIGINT is ignored, by all that is started from here; tests send it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -27,7 +27,7 @@ _LONG = timedelta(seconds=20)
 #: A pop that only looked once a second would need half of one in the middle of several tries.
 _AT_ONCE_SECONDS = 0.25
 #: A second is promised where a wake-up is lost; the rest is for a busy machine.
-_SLICE_SECONDS = 1.0 + 4.0
+_SLICE_SECONDS = 1.0 + 1.0
 
 
 @contextmanager

@@ -54,6 +54,7 @@ class Interruption:
             except BaseException as error:  # noqa: BLE001  # even sys.exit() is a failed attempt
                 held.error = error
             if self._turns.pop(held, None) is None:
+                # Somebody else has it, who is about to set the exception.
                 while not turn.interrupted:
                     time.sleep(0.0001)
                 _raise_in(turn.thread_id, None)  # if it has not come up yet
