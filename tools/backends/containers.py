@@ -16,7 +16,9 @@ from typing import Any
 os.environ.setdefault("TESTCONTAINERS_RYUK_DISABLED", "true")
 
 import docker  # type: ignore[import-untyped]  # it ships no types
+import docker.constants  # type: ignore[import-untyped]
 import docker.errors  # type: ignore[import-untyped]
+import docker.transport  # type: ignore[import-untyped]
 import requests.exceptions
 from testcontainers.core.container import DockerContainer
 from tools.backends.kind import Kind, Unavailable
@@ -219,13 +221,37 @@ def _address(container: DockerContainer, inner: int, port: int) -> tuple[str, in
     return "127.0.0.1", port
 
 
-@contextlib.contextmanager
-def _engine() -> Iterator[Any]:
-    engine = docker.from_env(timeout=_PATIENCE)
-    try:
-        yield engine
-    finally:
-        engine.close()
+def _engine() -> contextlib.closing[Any]:
+    return _client(_api_version())
+
+
+def _client(version: str) -> contextlib.closing[Any]:
+    """A client that is closed at the end of its block; with a version given, it asks nothing."""
+    return contextlib.closing(docker.from_env(version=version, timeout=_PATIENCE))
+
+
+@functools.cache
+def _api_version() -> str:
+    """The version that the engine speaks; raises one of _REFUSALS if no engine answers.
+
+    A client that finds it out for itself is lost unclosed where no engine answers.
+    """
+    with _client(docker.constants.DEFAULT_DOCKER_API_VERSION) as engine:
+        adapter = engine.api.get_adapter(engine.api.base_url)
+        if isinstance(adapter, docker.transport.UnixHTTPAdapter):
+            # It leaves its own socket open where nobody listens.
+            with socket.socket(socket.AF_UNIX) as connection:
+                connection.settimeout(_PATIENCE)
+                try:
+                    connection.connect(adapter.socket_path)
+                except OSError as error:
+                    raise docker.errors.DockerException(
+                        f"{adapter.socket_path}: {error.strerror or error}"
+                    ) from error
+        version = engine.version(api_version=False).get("ApiVersion")
+    if not version:
+        raise docker.errors.DockerException("what answers there names no version of its API")
+    return str(version)
 
 
 @functools.cache

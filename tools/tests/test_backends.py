@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 import socket
 import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,11 +38,74 @@ def test_a_run_that_needs_no_server_starts_and_imports_nothing(inner: Any) -> No
         "def test_nothing(): assert not {'psutil', 'docker', 'testcontainers'} & set(sys.modules)",
         "--install-servers",
         servers=[],
-        DOCKER_HOST="unix:///nowhere/docker.sock",
+        **_NO_ENGINE,
     )
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert "servers: none needed" in done.stdout
+
+
+@pytest.fixture
+def listener(tmp_path: Path) -> Iterator[socket.socket]:
+    """Listens where an engine would."""
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / "docker.sock"))
+        yield listening
+
+
+def _without_an_engine(inner: Any, socket_name: str) -> str:
+    """What a run says of a server that only an engine could give, with warnings as errors."""
+    where = f"unix://{inner.folder}/{socket_name}"
+    test = "def test_it(): pass"
+    done = inner(test, "-W", "error", servers=["redis@container"], DOCKER_HOST=where)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return str(done.stdout)
+
+
+def test_a_missing_engine_leaves_no_connection_open(inner: Any) -> None:
+    """Pytest fails a run in which one is left to the garbage collector."""
+    output = _without_an_engine(inner, "missing.sock")
+
+    assert f"no Docker engine answers ({inner.folder}/missing.sock: No such file" in output
+
+
+def test_an_engine_that_has_ended_leaves_no_connection_open(
+    inner: Any, listener: socket.socket
+) -> None:
+    """Its socket is still there, and nobody listens."""
+    assert "docker.sock: Connection refused)" in _without_an_engine(inner, "docker.sock")
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        pytest.param(b"", "Connection aborted", id="hangs-up"),
+        pytest.param(b"500 Sorry\r\nContent-Length: 0\r\n\r\n", "500 Server Error", id="fails"),
+        pytest.param(b"200 OK\r\nContent-Length: 2\r\n\r\n{}", "names no version", id="no-engine"),
+        pytest.param(b"200 OK\r\nContent-Length: 9\r\n\r\n{", "Connection broken", id="half"),
+    ],
+)
+def test_an_engine_that_fails_leaves_no_connection_open(
+    inner: Any, listener: socket.socket, answer: bytes, said: str
+) -> None:
+    def serve() -> None:
+        with suppress(OSError):  # it is shut down at the end
+            while True:
+                connection, _ = listener.accept()
+                with connection:
+                    if connection.recv(4096) and answer:
+                        connection.sendall(b"HTTP/1.1 " + answer)
+
+    listener.listen()
+    engine = threading.Thread(target=serve)
+    engine.start()
+    try:
+        output = _without_an_engine(inner, "docker.sock")
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        engine.join()
+
+    assert re.search(rf"no Docker engine answers \(.*{said}", output), output
 
 
 @pytest.mark.parametrize(
