@@ -79,6 +79,12 @@ def url_of_some(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return BACKENDS[request.param][1](f"t{secrets.token_hex(6)}", tmp_path)
 
 
+@pytest.fixture(params=_params("memory", "sqlite", "postgresql"))
+def url_of_threads(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The same where it is about the threads of the worker: one in memory, one real server."""
+    return BACKENDS[request.param][1](f"t{secrets.token_hex(6)}", tmp_path)
+
+
 class Recorder(Observer):
     """Keeps what it is told, as `(step, event)`."""
 

@@ -23,6 +23,7 @@ from hypercube_jobs._errors import (
     TimeLimitExceeded,
     UnknownKind,
     UnknownNamespace,
+    WorkerFailed,
     WorkerLost,
 )
 from hypercube_jobs._failed_jobs import FailedJob
@@ -80,6 +81,7 @@ __all__ = [
     "UnknownNamespace",
     "When",
     "Worker",
+    "WorkerFailed",
     "WorkerLost",
     "__version__",
     "current_attempt",

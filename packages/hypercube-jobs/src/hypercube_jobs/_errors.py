@@ -10,14 +10,15 @@ JobError
 ├── InlineDelay             a delay, where jobs run at once (also an InvalidArgument)
 ├── NotSupported            the driver cannot do this
 ├── TimeLimitExceeded       (also a TimeoutError)
+├── WorkerFailed            a part of the worker has died
 ├── Interrupted             a shutdown ended the attempt
 └── WorkerLost              the process ended while it ran the job
 
 ThreadInterrupt (a BaseException)  raised in handlers that are interrupted
 
 A bad option or argument is `hypercube_queue.InvalidArgument`, as everywhere in Hypercube.
-The last three are never raised at anybody: they name what the worker writes into a job's
-failure record.
+The last two are never raised at anybody, nor is TimeLimitExceeded: they name what the worker writes
+into a job's failure record.
 """
 
 from __future__ import annotations
@@ -103,6 +104,14 @@ class NotSupported(JobError):
 
 class TimeLimitExceeded(JobError, TimeoutError):
     """The attempt ran longer than its time-out."""
+
+
+class WorkerFailed(JobError):
+    """A worker cannot go on, since one of its threads has died; raised by `Worker.run`.
+
+    What could be settled is; other jobs of this worker come back when their leases end. Start
+    another process: `hypercube work` does so by itself.
+    """
 
 
 class Interrupted(JobError):

@@ -58,7 +58,7 @@ def failure_of(
         lines = list(_error_lines(error, _DEPTH, set()))
         if stack is not None:
             lines += ["Where it was then:\n", *_stack_lines(_frames_of(stack))]
-    except Exception:  # noqa: BLE001  # an error may do anything when it is looked at
+    except BaseException:  # noqa: BLE001  # an error may do anything when it is looked at
         lines = []
     return Failure(
         type=_cut(type_name(error), _TYPE_BYTES),
@@ -101,19 +101,26 @@ def from_wire(value: object) -> Failure | None:
 def type_name(error: BaseException) -> str:
     """The error's type as people look for it: `ValueError`, `smtplib.SMTPDataError`."""
     kind = type(error)
+    name = type.__dict__["__qualname__"].__get__(kind)  # past whatever its metaclass does
+    try:
+        module = kind.__module__
+    except BaseException:  # noqa: BLE001  # a metaclass may raise anything
+        return str(name)
+    if type(module) is not str:  # C code and tricks of metaclasses set None
+        return str(name)
     # A private module is no place to look: its package exports what people may catch.
-    public = [part for part in kind.__module__.split(".") if not part.startswith("_")]
+    public = [part for part in module.split(".") if not part.startswith("_")]
     if not public or public == ["builtins"]:
-        return kind.__qualname__
-    return f"{'.'.join(public)}.{kind.__qualname__}"
+        return str(name)
+    return f"{'.'.join(public)}.{name}"
 
 
 def text_of(error: BaseException) -> str:
     """The error's text, even if it has a broken `__str__`."""
     try:
-        return str(error)
-    except Exception as broken:  # noqa: BLE001  # it may raise anything
-        return f"(its text cannot be had: str() raised {type(broken).__name__})"
+        return str.__str__(str(error))  # of a subclass of str the plain text
+    except BaseException as broken:  # noqa: BLE001  # it may raise anything, sys.exit() included
+        return f"(its text cannot be had: str() raised {type_name(broken)})"
 
 
 def cleaned(text: str) -> str:

@@ -57,7 +57,7 @@ def notify(observers: Sequence[Observer], step: str, event: JobEvent) -> None:
     for observer in observers:
         try:
             getattr(observer, step)(event)
-        except Exception:  # noqa: BLE001  # an observer may raise anything, and it is logged
+        except (Exception, GeneratorExit, SystemExit):  # noqa: BLE001  # whatever it raises is logged
             _log.exception(
                 "the observer %s raised when job %s was %s; the job goes on as if it had not",
                 type(observer).__name__,

@@ -125,7 +125,7 @@ class Scheduler:
                 self._in_trouble = True
                 _log.warning("periodic jobs cannot be dispatched: %s; trying again", error)
             return
-        except Exception:  # noqa: BLE001  # an application's function makes the job
+        except (Exception, SystemExit):  # noqa: BLE001  # an application's function makes the job
             _log.exception("the periodic job %s cannot be made for %s", periodic.name, due)
         else:
             if self._in_trouble:

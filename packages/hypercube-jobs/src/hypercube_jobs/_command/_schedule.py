@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 import signal
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Annotated
 
@@ -16,8 +15,11 @@ from hypercube_jobs._clock import utc_now
 from hypercube_jobs._command._logging import LogLevel, LogLevelOption, log_to_stderr
 from hypercube_jobs._command._output import show_json, show_moment, show_table
 from hypercube_jobs._command._source import AppNotLoaded, JSONOption, load_jobs
+from hypercube_jobs._errors import WorkerFailed
+from hypercube_jobs._failure import type_name
 from hypercube_jobs._jobs import Jobs
 from hypercube_jobs._scheduler import Scheduler
+from hypercube_jobs.worker._service_thread import service_thread
 from hypercube_queue import QueueClosed
 
 _log = logging.getLogger("hypercube_jobs.scheduler")
@@ -67,27 +69,33 @@ def scheduler_of(jobs: Jobs, app: str, *, single_scheduler: bool) -> Scheduler:
 
 
 @contextmanager
-def scheduling(scheduler: Scheduler | None) -> Iterator[None]:
-    """Run it, if there is one, in a thread of its own."""
+def scheduling(scheduler: Scheduler | None, stop: Callable[[], None]) -> Iterator[None]:
+    """Run it, if there is one, in a thread of its own.
+
+    If it dies, `stop` is called, and WorkerFailed raised at the end: a worker that goes on
+    without it would hide that nothing is scheduled any more.
+    """
     if scheduler is None:
         yield
         return
+    deaths: list[BaseException] = []
 
     def run() -> None:
-        try:
+        with suppress(QueueClosed):  # the worker ends with it, and says so
             scheduler.run()
-        except QueueClosed:
-            pass  # the worker ends with it, and says so
-        except Exception:
-            _log.exception("the scheduler has ended")
-            raise
 
-    thread = threading.Thread(target=run, name="hypercube-scheduler", daemon=True)
-    thread.start()
+    def failed(thread: str, error: BaseException) -> None:
+        _log.critical("%s has died; the worker stops", thread, exc_info=error)
+        deaths.append(error)
+        stop()
+
+    service_thread("hypercube-scheduler", run, failed).start()
     try:
         yield
     finally:
         scheduler.stop()
+    if deaths:
+        raise WorkerFailed(f"the scheduler has died of {type_name(deaths[0])}") from deaths[0]
 
 
 @contextmanager

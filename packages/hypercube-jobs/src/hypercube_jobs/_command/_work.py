@@ -127,7 +127,7 @@ def work(
     if line is not None:
         line.on_end(worker.stop)
         line.ready()
-    with jobs.queue, scheduling(scheduler):
+    with jobs.queue, scheduling(scheduler, worker.stop):
         ending = worker.run()
     if line is not None and ending in {Ending.MAX_JOBS, Ending.OVERRUN}:
         line.replace_me()

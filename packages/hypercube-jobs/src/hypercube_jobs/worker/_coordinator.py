@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import logging
 import sys
-import threading
 import time
 from asyncio import CancelledError
 from contextvars import Context
 from datetime import timedelta
 
-from hypercube_jobs._failure import failure_of
+from hypercube_jobs._errors import WorkerFailed
+from hypercube_jobs._failure import failure_of, text_of, type_name
 from hypercube_jobs._jobs import Jobs
 from hypercube_jobs.worker._bell import Bell
 from hypercube_jobs.worker._decision import is_exhausted
@@ -30,6 +30,7 @@ from hypercube_jobs.worker._leases import Leases
 from hypercube_jobs.worker._options import WorkerOptions
 from hypercube_jobs.worker._popping import Popping
 from hypercube_jobs.worker._report import Reporter
+from hypercube_jobs.worker._service_thread import service_thread
 from hypercube_jobs.worker._settlement import Settlement
 from hypercube_jobs.worker._verdict import Judge, time_limit_error
 from hypercube_queue import InvalidArgument, Message, QueueClosed, QueueError, Releaser, capability
@@ -64,6 +65,8 @@ class Coordinator:
         self._at_once = False
         #: A thread is hopelessly over its time-out, and that is to be the end.
         self._overrun = False
+        #: A thread that all depends on has died.
+        self._failure: WorkerFailed | None = None
         #: How many handlers still run although their attempts are settled.
         self.abandoned = 0
         #: A delivery that waits until nothing else is held.
@@ -83,6 +86,7 @@ class Coordinator:
             Reporter(jobs),
             self._bell,
             options.settle_after.total_seconds(),
+            failed=self._fail,
         )
         self._execution = Execution(
             options.concurrency,
@@ -91,14 +95,15 @@ class Coordinator:
             self._idle,
             self._bell,
             interruption=Interruption() if options.interrupt_threads else None,
+            failed=self._fail,
         )
-        self._leases = Leases(queue, self._holding, self._lose)
+        self._leases = Leases(queue, self._holding, self._lose, self._fail)
 
     def run(self) -> Ending:
         """Work until there is a reason to stop, and leave nothing behind that can be settled."""
         self._settlement.start()
         self._leases.start()
-        threading.Thread(target=self._watch, name="hypercube-watch", daemon=True).start()
+        service_thread("hypercube-watch", self._watch, self._fail).start()
         try:
             ending = self._work()
         finally:
@@ -108,6 +113,8 @@ class Coordinator:
             self._execution.close()
             self._settlement.close()
             self._leases.close()
+        if self._failure is not None:
+            raise self._failure
         return ending
 
     def stop(self, *, now: bool = False) -> None:
@@ -246,7 +253,7 @@ class Coordinator:
         try:
             if not held.lost:
                 self._judge.judge(held)
-        except Exception:  # noqa: BLE001  # a bug must not cost the slot
+        except BaseException:  # noqa: BLE001  # a bug must not cost the slot
             _log.exception("job %s ended, but nothing could be decided about it", held.attempt.id)
             self._holding.remove((held,))
             return
@@ -266,6 +273,20 @@ class Coordinator:
         else:
             self._execution.cancel(held)
 
+    def _fail(self, thread: str, error: BaseException) -> None:
+        """End with an error, because a thread has died; what can be settled still is."""
+        _log.critical(
+            "%s has died of %s; the worker lets running jobs end and stops",
+            thread,
+            type_name(error),
+            exc_info=error,
+        )
+        if self._failure is None:
+            failure = WorkerFailed(f"{thread} has died of {type_name(error)}: {text_of(error)}")
+            failure.__cause__ = error
+            self._failure = failure
+        self.stop()
+
     def _watch(self) -> None:
         while (due := self._execution.next_due()) is not None:
             overdue, late = due
@@ -273,7 +294,7 @@ class Coordinator:
                 for held in overdue:
                     self._end_time(held)
                 self._give_back(late)
-            except Exception:  # noqa: BLE001  # a bug must not leave time-outs unwatched
+            except BaseException:  # noqa: BLE001  # a bug must not leave time-outs unwatched
                 _log.exception("the watch over time-outs failed; it goes on")
 
     def _end_time(self, held: Held) -> None:
@@ -375,7 +396,7 @@ class Coordinator:
     def _give_back_arrived(self) -> None:
         try:
             messages = self._popping.arrived()
-        except Exception as error:  # noqa: BLE001  # whatever a driver raises: it is the end
+        except BaseException as error:  # noqa: BLE001  # whatever a driver raises: it is the end
             _log.warning("a last pop failed: %s", error)
             return
         self._return(messages)

@@ -8,6 +8,7 @@ from datetime import timedelta
 from enum import Enum, auto
 from typing import TypeAlias
 
+from hypercube_jobs._failure import text_of, type_name
 from hypercube_jobs._policy import DEFAULT_BACKOFF, Policy
 from hypercube_jobs._record import Record
 
@@ -131,7 +132,7 @@ def _backoff(record: Record, policy: Policy, failures: int) -> timedelta:
         if delay >= _AT_ONCE:
             return delay
         problem: object = f"gave {delay}"
-    except Exception as error:  # noqa: BLE001  # an application's function may raise anything
-        problem = f"raised {type(error).__name__}: {error}"
+    except BaseException as error:  # noqa: BLE001  # an application's function may raise anything
+        problem = f"raised {type_name(error)}: {text_of(error)}"
     _log.error("backoff %r %s after failure %d; the default is used", backoff, problem, failures)
     return DEFAULT_BACKOFF(failures)

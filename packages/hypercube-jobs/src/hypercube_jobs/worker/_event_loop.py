@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import threading
 from collections.abc import Callable
 from contextvars import Context
 from typing import Protocol
 
+from hypercube_jobs._failure import text_of, type_name
 from hypercube_jobs.worker._call import call_async
 from hypercube_jobs.worker._first_step import FirstSteps
 from hypercube_jobs.worker._held import Held
+from hypercube_jobs.worker._service_thread import service_thread
+
+_log = logging.getLogger("hypercube_jobs.worker")
 
 #: How long the loop may take to end what handlers left running on it, in seconds.
 _GRACE = 5.0
@@ -28,27 +33,36 @@ class Slots(Protocol):
 
     def complete(self, held: Held) -> None: ...
 
+    def end_async(self, error: BaseException) -> None: ...
+
     def context(self) -> Context: ...
 
 
 class EventLoop:
-    """Started by the first asynchronous job."""
+    """Started by the first asynchronous job.
 
-    def __init__(self, slots: Slots) -> None:
+    What a task of a handler raises to end the process, such as SystemExit, ends neither the
+    process nor the loop. `failed` is called where the loop cannot go on.
+    """
+
+    def __init__(self, slots: Slots, failed: Callable[[str, BaseException], None]) -> None:
         self._slots = slots
+        self._failed = failed
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._attempts: _Attempts | None = None
-        self._stopped = asyncio.Event()
+        self._stopping = False
         self._ready = threading.Event()
 
     def kick(self) -> None:
         """There are free slots, and it is the turn of asynchronous deliveries."""
         if self._thread is None:
-            self._thread = threading.Thread(
-                target=self._run, name="hypercube-event-loop", daemon=True
-            )
-            self._thread.start()
+            self._thread = service_thread("hypercube-event-loop", self._run, self._failed)
+            try:
+                self._thread.start()
+            except RuntimeError as error:  # the system gives no more threads
+                self._failed(self._thread.name, error)
+                return
             self._ready.wait()
         if self._attempts is not None:
             self._call_soon(self._attempts.fill_slots)
@@ -61,18 +75,46 @@ class EventLoop:
     def close(self) -> None:
         """Cancel what handlers left running, and end the thread; one that is stuck is left."""
         if self._thread is not None:
-            self._call_soon(self._stopped.set)
-            self._thread.join(_GRACE)
+            self._stopping = True
+            if self._loop is not None:
+                self._call_soon(self._loop.stop)
+            if self._thread.is_alive():
+                self._thread.join(_GRACE)
 
     def _run(self) -> None:
-        with asyncio.Runner() as runner:
-            self._loop = runner.get_loop()
-            self._attempts = _Attempts(self._slots, self._loop)
+        try:
+            with asyncio.Runner() as runner:
+                loop = self._loop = runner.get_loop()
+                self._attempts = _Attempts(self._slots, loop, self._failed)
+                self._ready.set()
+                self._run_until_stopped(loop)
+        except BaseException as error:
             self._ready.set()
-            runner.run(self._until_stopped())
+            if not self._stopping:
+                self._give_up(error)
+                raise
+            # The loop is closed, and what handlers left behind has made trouble for the last time.
+            _log.warning("ending the event loop raised %s: %s", type_name(error), text_of(error))
 
-    async def _until_stopped(self) -> None:
-        await self._stopped.wait()
+    def _run_until_stopped(self, loop: asyncio.AbstractEventLoop) -> None:
+        while not self._stopping:
+            try:
+                loop.run_forever()
+            except (SystemExit, KeyboardInterrupt) as error:
+                # From a task or a callback. Whoever awaits the task is given it as well.
+                _log.warning(
+                    "%s was raised on the event loop of the asynchronous handlers, which goes on",
+                    type_name(error),
+                    exc_info=error,
+                )
+            else:
+                if not self._stopping:
+                    _log.warning("a handler has stopped the event loop; it goes on")
+
+    def _give_up(self, error: BaseException) -> None:
+        if self._attempts is not None:
+            self._attempts.closed = True
+        self._slots.end_async(error)
 
     def _call_soon(self, function: Callable[..., object], *args: Held) -> None:
         with contextlib.suppress(RuntimeError):  # closed a moment ago
@@ -83,9 +125,17 @@ class EventLoop:
 class _Attempts:
     """The attempts on the loop, each a task of its own. Called on the loop's thread only."""
 
-    def __init__(self, slots: Slots, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        slots: Slots,
+        loop: asyncio.AbstractEventLoop,
+        failed: Callable[[str, BaseException], None],
+    ) -> None:
         self._slots = slots
         self._loop = loop
+        self._failed = failed
+        #: The loop does not run any more, so what still waits on it has ended.
+        self.closed = False
         self._first_steps = FirstSteps(loop)
         #: A task is taking its first step. If it ends with that it says so here, and leaves
         #: what follows it.
@@ -93,8 +143,11 @@ class _Attempts:
         self._following: Held | None = None
 
     def fill_slots(self) -> None:
-        while (held := self._slots.begin_async()) is not None:
-            self._drive(held)
+        try:
+            while (held := self._slots.begin_async()) is not None:
+                self._drive(held)
+        except BaseException as error:  # noqa: BLE001  # a bug; else the loop would only log it
+            self._failed("the event loop", error)
 
     def cancel(self, held: Held) -> None:
         # Before its first step it sees its `cause` by itself.
@@ -121,9 +174,9 @@ class _Attempts:
     async def _attend(self, held: Held) -> None:
         try:
             await call_async(held)
-        except GeneratorExit:
-            raise  # the loop itself is going away
-        except BaseException as error:  # noqa: BLE001  # even sys.exit() is a failed attempt
+        except BaseException as error:  # even sys.exit() is a failed attempt
+            if self.closed or held.abandoned:
+                raise  # of a coroutine that is collected, in whichever thread
             held.error = error
         held.task = None  # not kept any longer, as in _drive
         following = self._slots.turn(held)

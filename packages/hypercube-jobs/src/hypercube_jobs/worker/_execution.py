@@ -8,11 +8,14 @@ from collections.abc import Callable
 from contextvars import Context
 from dataclasses import dataclass
 
+from hypercube_jobs._errors import JobError
+from hypercube_jobs._failure import text_of, type_name
 from hypercube_jobs.worker._bell import Bell
 from hypercube_jobs.worker._call import call
 from hypercube_jobs.worker._event_loop import EventLoop
 from hypercube_jobs.worker._held import NEVER, Cause, Held
 from hypercube_jobs.worker._interruption import Interruption
+from hypercube_jobs.worker._service_thread import service_thread
 from hypercube_jobs.worker._waiting import PATIENCE, Waiting
 
 #: A slot whose job has run for longer than this takes no part in what is popped ahead, and a
@@ -51,7 +54,8 @@ class Execution:
     delivery costs a switch of threads; only where it is the turn of the other sort, or nothing
     waits, does the slot become free.
 
-    `completed` is called with each delivery whose attempt has ended, in the thread it ran in.
+    `completed` is called with each delivery whose attempt has ended, in the thread it ran in,
+    and `failed` if a thread dies otherwise than by what a handler does.
     """
 
     def __init__(
@@ -63,6 +67,7 @@ class Execution:
         bell: Bell,
         *,
         interruption: Interruption | None,
+        failed: Callable[[str, BaseException], None],
     ) -> None:
         self._concurrency = concurrency
         self._context = context
@@ -70,6 +75,7 @@ class Execution:
         self._idle = idle
         self._bell = bell
         self._interruption = interruption
+        self._failed = failed
         self._lock = threading.Lock()
         #: Wakes threads that have no slot.
         self._work = threading.Condition(self._lock)
@@ -87,7 +93,7 @@ class Execution:
         self._ended = 0
         self._run_seconds: float | None = None
         self._closed = False
-        self._loop = EventLoop(self)
+        self._loop = EventLoop(self, failed)
 
     # What the coordinator does
 
@@ -231,6 +237,18 @@ class Execution:
         if not self._running and not self._waiting:
             self._idle()
 
+    def end_async(self, error: BaseException) -> None:
+        """End all asynchronous attempts, because the event loop has died with `error`."""
+        with self._lock:
+            some = [held for held in self._running if held.is_async]
+        for held in some:
+            held.error = JobError(
+                f"the event loop that the attempt ran on has died: {type_name(error)}: "
+                f"{text_of(error)}"
+            )
+            self.turn(held)
+            self.complete(held)
+
     def context(self) -> Context:
         """A context for one attempt."""
         return self._context.copy()
@@ -275,7 +293,7 @@ class Execution:
         wanted = min(self._free, self._waiting.count_of(is_async=False))
         self._work.notify(wanted)
         for _ in range(min(wanted - self._resting, self._concurrency - self._threads)):
-            thread = threading.Thread(target=self._serve, name="hypercube-job", daemon=True)
+            thread = service_thread("hypercube-job", self._serve, self._failed)
             try:
                 thread.start()
             except RuntimeError:

@@ -9,7 +9,9 @@ from collections import defaultdict
 from collections.abc import Callable
 from datetime import timedelta
 
+from hypercube_jobs._failure import text_of
 from hypercube_jobs.worker._held import NEVER, Held, Holding
+from hypercube_jobs.worker._service_thread import service_thread
 from hypercube_queue import (
     BackendError,
     BatchError,
@@ -44,10 +46,16 @@ class Leases:
 
     Waiting, running and unsettled deliveries alike, to the end of the drain. `lost` is called
     with each delivery whose lease has ended. Where the driver cannot extend, or has no
-    leases, it does nothing.
+    leases, it does nothing. `failed` is called if its thread dies.
     """
 
-    def __init__(self, queue: Queue, holding: Holding, lost: Callable[[Held], None]) -> None:
+    def __init__(
+        self,
+        queue: Queue,
+        holding: Holding,
+        lost: Callable[[Held], None],
+        failed: Callable[[str, BaseException], None],
+    ) -> None:
         extender = capability(queue, VisibilityExtender)
         self._extend_visibility = None if extender is None else extender.extend_visibility
         #: The lease of a message that names none, in seconds.
@@ -59,7 +67,7 @@ class Leases:
         self._wake_at = NEVER
         self._closed = False
         self._in_trouble = False
-        self._thread = threading.Thread(target=self._run, name="hypercube-leases", daemon=True)
+        self._thread = service_thread("hypercube-leases", self._run, failed)
 
     def start(self) -> None:
         if self._extend_visibility is not None:
@@ -124,9 +132,9 @@ class Leases:
             errors = {failure.index: failure.error for failure in failures.failed}
         except QueueError as error:
             errors = dict.fromkeys(range(len(some)), error)
-        except Exception as error:  # noqa: BLE001  # a bug in the driver must not end the thread
+        except BaseException as error:  # noqa: BLE001  # a bug in the driver must not end the thread
             _log.exception("extending the leases of %d jobs failed", len(some))
-            errors = dict.fromkeys(range(len(some)), BackendError(str(error)))
+            errors = dict.fromkeys(range(len(some)), BackendError(text_of(error)))
         for index, held in enumerate(some):
             problem = errors.get(index)
             if problem is None:

@@ -91,7 +91,7 @@ class _Waiter:
         self._bell = bell
         self._rooms: SimpleQueue[int | None] = SimpleQueue()
         self.found: deque[Message] = deque()
-        self._error: Exception | None = None
+        self._error: BaseException | None = None
         threading.Thread(target=self._run, name="hypercube-pop", daemon=True).start()
 
     def wait_for(self, room: int) -> None:
@@ -115,7 +115,7 @@ class _Waiter:
         while (room := self._rooms.get()) is not None:
             try:
                 self.found.extend(self._queue.pop(self._name, room, wait=self._wait))
-            except Exception as error:  # noqa: BLE001  # it is raised where it is asked for
+            except BaseException as error:  # noqa: BLE001  # it is raised where it is asked for
                 self._error = error
             self.busy = False
             self._bell.ring()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import logging
 import time
 
 from hypercube_jobs import _call
@@ -15,6 +16,8 @@ from hypercube_jobs.worker._leases import Leases
 from hypercube_jobs.worker._report import Reporter
 from hypercube_jobs.worker._verdict import Judge
 from hypercube_queue import BatchError, Message, NotFound
+
+_log = logging.getLogger("hypercube_jobs.worker")
 
 
 def process(jobs: Jobs, message: Message) -> None:
@@ -34,7 +37,7 @@ def process(jobs: Jobs, message: Message) -> None:
     judge = Judge(jobs.queue.guarantees, jobs.clock)
     reporter = Reporter(jobs)
     holding = Holding()
-    leases = Leases(jobs.queue, holding, _lose)
+    leases = Leases(jobs.queue, holding, _lose, _leases_failed)
     [held] = held_for(jobs, [message], default_lease=leases.default, now=time.monotonic())
     holding.add([held])
     leases.start()
@@ -48,7 +51,7 @@ def process(jobs: Jobs, message: Message) -> None:
         held.settling = True
         _settle(jobs, held)
     except NotFound:
-        reporter.lost(held)
+        reporter.lost([held])
         raise
     finally:
         leases.close()
@@ -96,6 +99,10 @@ def _settle(jobs: Jobs, held: Held) -> None:
     except BatchError as failures:
         error = failures.failed[0].error
         raise error from error.__cause__
+
+
+def _leases_failed(thread: str, error: BaseException) -> None:
+    _log.critical("%s has died; the lease of the job is not extended", thread, exc_info=error)
 
 
 def _lose(held: Held) -> None:

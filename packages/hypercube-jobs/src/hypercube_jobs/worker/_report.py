@@ -49,12 +49,13 @@ class Reporter:
             _line(logging.INFO, held, "interrupted, back in its queue at no cost")
             self._notify("interrupted", held)
 
-    def lost(self, held: Held) -> None:
-        """The delivery no longer owned the message; whatever the attempt came to is dropped."""
-        if held.started_at == NEVER:
-            return  # nothing had been done that could be lost
-        _line(logging.WARNING, held, "lost its lease; its result is dropped and it runs again")
-        self._notify("lost", held)
+    def lost(self, some: Iterable[Held]) -> None:
+        """These no longer owned their messages; whatever the attempts came to is dropped."""
+        for held in some:
+            if held.started_at == NEVER:
+                continue  # nothing had been done that could be lost
+            _line(logging.WARNING, held, "lost its lease; its result is dropped and it runs again")
+            self._notify("lost", held)
 
     def _notify(self, step: str, held: Held, *, final: bool = False) -> None:
         observers = self._jobs.observers

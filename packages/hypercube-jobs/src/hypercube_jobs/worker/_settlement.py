@@ -14,6 +14,7 @@ from hypercube_jobs.worker._bell import Bell
 from hypercube_jobs.worker._decision import Ack, DeadLetter, Release
 from hypercube_jobs.worker._held import Held, Holding
 from hypercube_jobs.worker._report import Reporter
+from hypercube_jobs.worker._service_thread import service_thread
 from hypercube_queue import (
     BackendError,
     BatchError,
@@ -40,7 +41,8 @@ class Settlement:
     """Settles what is added, after `settle_after` seconds, or `BATCH` at once, or when hurried.
 
     With `settle_after=0` each delivery is settled by itself. What the backend refuses is
-    repeated while the lease lives.
+    repeated while the lease lives. `failed` is called if its thread dies; then all that is
+    added is left to its lease.
     """
 
     def __init__(
@@ -50,6 +52,8 @@ class Settlement:
         reporter: Reporter,
         bell: Bell,
         settle_after: float,
+        *,
+        failed: Callable[[str, BaseException], None],
     ) -> None:
         self._queue = queue
         self._releaser = capability(queue, Releaser)
@@ -68,7 +72,8 @@ class Settlement:
         self._in_trouble = False
         self._closing = False
         self._giving_up = False
-        self._thread = threading.Thread(target=self._run, name="hypercube-settle", daemon=True)
+        self._dead = False
+        self._thread = service_thread("hypercube-settle", self._run, failed)
 
     def start(self) -> None:
         self._thread.start()
@@ -76,6 +81,9 @@ class Settlement:
     def add(self, held: Held) -> None:
         """Settle this delivery as has been decided about it."""
         with self._lock:
+            if self._dead:
+                self._holding.remove((held,))
+                return
             self._waiting.append(held)
             waiting = len(self._waiting)
             if waiting == 1:
@@ -104,13 +112,26 @@ class Settlement:
             self._changed.notify()
 
     def _run(self) -> None:
-        while batch := self._next_batch():
-            try:
-                self._settle(batch)
-            except Exception:  # noqa: BLE001  # a bug, in a driver or here: leases bring them back
-                _log.exception("settling %d jobs failed; they will run again", len(batch))
-                self._holding.remove(batch)
-            self._bell.ring()
+        try:
+            while batch := self._next_batch():
+                try:
+                    self._settle(batch)
+                except BaseException:  # noqa: BLE001  # a bug in a driver: leases bring them back
+                    _log.exception("settling %d jobs failed; they will run again", len(batch))
+                    self._holding.remove(batch)
+                self._bell.ring()
+        finally:
+            self._leave_the_rest()
+
+    def _leave_the_rest(self) -> None:
+        with self._lock:
+            self._dead = True
+            left = [*self._waiting, *(held for _, _, held in self._refused)]
+            self._waiting.clear()
+            self._refused.clear()
+        if left:
+            _log.error("%d jobs cannot be settled any more; they will run again", len(left))
+            self._holding.remove(left)
 
     def _next_batch(self) -> list[Held]:
         with self._lock:
@@ -178,9 +199,7 @@ class Settlement:
             self._in_trouble = False
             _log.info("jobs can be settled again")
         self._holding.remove(some)
-        self._reporter.settled(some)
-        for held in some:
-            held.error = None  # its traceback refers to frames that refer to it
+        self._report(self._reporter.settled, some)
 
     def _refuse(self, held: Held, error: QueueError) -> None:
         if isinstance(error, NotFound):
@@ -214,5 +233,14 @@ class Settlement:
 
     def _lose(self, held: Held) -> None:
         self._holding.remove((held,))
-        self._reporter.lost(held)
-        held.error = None
+        self._report(self._reporter.lost, [held])
+
+    def _report(self, tell: Callable[[list[Held]], None], some: list[Held]) -> None:
+        try:
+            tell(some)
+        except BaseException:  # noqa: BLE001  # it runs handlers of logs and code of observers
+            _log.exception(
+                "what became of %d jobs cannot be told; it is done all the same", len(some)
+            )
+        for held in some:
+            held.error = None  # its traceback refers to frames that refer to it

@@ -28,7 +28,7 @@ from hypercube_jobs.worker._decision import (
 )
 from hypercube_jobs.worker._held import Cause, Held
 from hypercube_queue import Guarantees
-from hypercube_queue.driver import HEADROOM_BYTES
+from hypercube_queue.driver import HEADROOM_BYTES, checked_delay
 
 _ACK = Ack()
 _AT_ONCE = timedelta(0)
@@ -64,7 +64,7 @@ class Judge:
             held.record,
             held.policy,
             self._max_delay,
-            wanted=error.delay if isinstance(error, _errors.Retry) else None,
+            wanted=_wanted_delay(error),
         )
         if isinstance(decision, Ack):
             return
@@ -118,6 +118,16 @@ class Judge:
         # A message that has no room even for the counters keeps what it has.
         if extra is not None:
             message.extra = extra
+
+
+def _wanted_delay(error: BaseException | None) -> timedelta | None:
+    """The delay that the handler named by raising Retry, if it did."""
+    if not isinstance(error, _errors.Retry):
+        return None
+    try:
+        return checked_delay(error.delay)
+    except BaseException:  # noqa: BLE001  # a subclass may do anything
+        return None
 
 
 def _outcome(held: Held) -> Outcome:

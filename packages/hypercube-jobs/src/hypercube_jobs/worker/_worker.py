@@ -12,6 +12,8 @@ from datetime import timedelta
 from types import FrameType
 from typing import Any
 
+from hypercube_jobs._errors import WorkerFailed
+from hypercube_jobs._failure import type_name
 from hypercube_jobs._jobs import Jobs
 from hypercube_jobs.worker._coordinator import Coordinator
 from hypercube_jobs.worker._ending import Ending
@@ -106,7 +108,7 @@ class Worker:
         and a third one what it meant before. A worker runs once.
 
         Raises what a pop raised where that ends it: QueueClosed, or with `stop_when_empty`
-        any QueueError.
+        any QueueError. Raises WorkerFailed if one of its threads dies.
         """
         if not self._started.acquire(blocking=False):
             raise InvalidArgument("this worker has run already; make another one")
@@ -120,8 +122,10 @@ class Worker:
             except BaseException:
                 self.stop(now=True)
                 raise
-        if self._error is not None:
+        if isinstance(self._error, Exception):
             raise self._error
+        if self._error is not None:
+            raise WorkerFailed(f"the worker has died of {type_name(self._error)}") from self._error
         return self._ending
 
     def stop(self, *, now: bool = False) -> None:
