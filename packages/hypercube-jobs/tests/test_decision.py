@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hypercube_jobs import Constant, Exponential, Policy
+from hypercube_jobs import Exponential, Policy
 from hypercube_jobs._record import Record
 from hypercube_jobs.worker._decision import (
     Ack,
@@ -23,7 +23,6 @@ from hypercube_jobs.worker._decision import (
 )
 
 SECOND = timedelta(seconds=1)
-LIMIT = timedelta(minutes=15)
 POLICY = Policy(retries=3, backoff=Exponential(SECOND))
 DONE, FAILED = Outcome.DONE, Outcome.FAILED
 PERMANENT, INTERRUPTED = Outcome.PERMANENT, Outcome.INTERRUPTED
@@ -47,7 +46,7 @@ def record(**fields: object) -> Record:
         (FAILED, 3, {"retries": 9}, Retry(8 * SECOND)),
         (FAILED, 0, {"backoff": {"constant": 5_000_000}}, Retry(5 * SECOND)),
         (FAILED, 0, {"backoff": "nonsense", "retries": "many"}, Retry(SECOND)),
-        (FAILED, 0, {"backoff": {"constant": 3_600_000_000}}, Retry(LIMIT)),
+        (FAILED, 0, {"backoff": {"constant": 3_600_000_000}}, Retry(timedelta(hours=1))),
         (PERMANENT, 0, {}, DeadLetter()),
         (INTERRUPTED, 0, {}, Retry(timedelta(0), free=True)),
         (INTERRUPTED, 3, {"interrupted": 2}, Retry(timedelta(0), free=True)),
@@ -62,7 +61,7 @@ def test_what_becomes_of_a_job(
     """Failures before this one, what the record says, and what is done then."""
     before = Standing(number=failures + 1, lost=0, used=failures)
 
-    assert decide(outcome, before, record(**fields), POLICY, LIMIT) == decision
+    assert decide(outcome, before, record(**fields), POLICY) == decision
 
 
 @pytest.mark.parametrize(
@@ -138,7 +137,7 @@ def test_every_job_comes_to_an_end(retries: int, crashes: list[bool]) -> None:
             break
         runs += 1
         if not crash:
-            if decide(FAILED, stands, its, POLICY, LIMIT) == DeadLetter():
+            if decide(FAILED, stands, its, POLICY) == DeadLetter():
                 break
             failures += 1
 
@@ -155,7 +154,7 @@ def test_a_broken_backoff_does_not_keep_a_job_from_its_retry(
     """The default is used, and the log says why."""
     policy = Policy(backoff=backoff)
 
-    decision = decide(FAILED, Standing(1, 0, 0), record(), policy, LIMIT)
+    decision = decide(FAILED, Standing(1, 0, 0), record(), policy)
     assert 9 * SECOND <= decision.delay <= 10 * SECOND
     assert "the default is used" in caplog.text
 
@@ -164,10 +163,5 @@ def test_a_backoff_gets_the_number_of_the_failure() -> None:
     """From one."""
     policy = Policy(retries=9, backoff=lambda n: n * SECOND)
 
-    delays = [
-        decide(FAILED, Standing(n, 0, n - 1), record(), policy, LIMIT).delay for n in (1, 2, 3)
-    ]
+    delays = [decide(FAILED, Standing(n, 0, n - 1), record(), policy).delay for n in (1, 2, 3)]
     assert delays == [SECOND, 2 * SECOND, 3 * SECOND]
-    assert decide(FAILED, Standing(1, 0, 0), record(), Policy(backoff=Constant(LIMIT)), SECOND) == (
-        Retry(SECOND)
-    )

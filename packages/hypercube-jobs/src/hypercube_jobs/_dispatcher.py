@@ -23,6 +23,7 @@ from hypercube_jobs._record import Record
 from hypercube_jobs._registry import Kind
 from hypercube_jobs._transactions import Late, after_commit, is_async, plain_connection
 from hypercube_queue import (
+    MAX_DURATION,
     AlreadyExists,
     BatchError,
     InvalidArgument,
@@ -109,13 +110,17 @@ class Dispatcher:
             )
         allowed = kind.policy.timeout if timeout is None else checked_timeout(timeout)
         attempt = _attempt.current_attempt()
+        now = self.clock()
         record = Record.new(
             retries=kind.policy.retries if retries is None else checked_retries(retries),
             timeout=allowed,
             backoff=backoff,
-            dispatched_at=self.clock(),
+            dispatched_at=now,
             trace=None if attempt is None else attempt.trace,
         )
+        longest = guarantees.max_delay
+        checked_delay(delay, MAX_DURATION if longest else longest)
+        first_step = record.start_delay(delay, longest, now)
         message = Message(
             kind.policy.queue if queue is None else checked_queue_name(queue, guarantees),
             kind.codec.encode(job),
@@ -123,7 +128,7 @@ class Dispatcher:
             kind.namespace,
             id=checked_name("id", id, may_be_empty=True),
             extra=record.to_bytes() or b"",
-            delay=checked_delay(delay, guarantees.max_delay),
+            delay=first_step,
         )
         if guarantees.leases and not self._extends:
             message.visibility_timeout = min(allowed + _LEASE_MARGIN, guarantees.max_visibility)
@@ -226,7 +231,7 @@ class Dispatcher:
             kind=message.job_name,
             namespace=message.namespace,
             queue=message.queue_name,
-            delay=message.delay,
+            delay=message.delay + record.delay_left,
             max_retries=record.retries or 0,
             trace=dict(record.trace),
         )

@@ -57,8 +57,7 @@ class Retry(JobError):
         raise Retry("the bank is closed", delay=timedelta(hours=1)) from error
 
     The attempt has failed like any other and uses up a retry; only the delay is not that of
-    the backoff. A delay over the backend's limit is cut to it. Raises InvalidArgument for one
-    that is negative or over ten years.
+    the backoff. Raises InvalidArgument for a delay that is negative or over ten years.
     """
 
     def __init__(self, text: str = "", *, delay: timedelta) -> None:

@@ -5,6 +5,8 @@
     timeout        microseconds that an attempt may take
     backoff        only if the dispatch named one
     dispatched_at  microseconds since 1970
+    left           microseconds to wait after the delay of the message is over
+    due            when all of the delay is over, in microseconds since 1970
     free           deliveries that cost no attempt (ATT-1)
     interrupted    shutdowns in a row that ended an attempt
     failures       attempts that failed, since the job was dispatched or redriven
@@ -28,7 +30,7 @@ from pydantic_core import from_json
 
 from hypercube_jobs import _backoff, _failure
 from hypercube_jobs._backoff import Backoff, Constant, Exponential
-from hypercube_jobs._clock import to_epoch_microseconds
+from hypercube_jobs._clock import Clock, to_epoch_microseconds
 from hypercube_jobs._failure import Failure
 from hypercube_jobs._policy import MAX_RETRIES
 from hypercube_queue import MAX_DURATION
@@ -40,10 +42,13 @@ from hypercube_queue.driver import (
 
 VERSION = 1
 
+_NOTHING = timedelta(0)
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 _LONGEST_US = to_microseconds(MAX_DURATION)
 #: Counters are at most this; anything more is no count of ours.
 _MANY = 1 << 53
+#: How far the clocks of hosts may differ before a delay in steps could end early.
+_CLOCK_DIFFERENCE_US = to_microseconds(timedelta(seconds=30))
 _NO_TRACE: Mapping[str, str] = MappingProxyType({})
 
 
@@ -173,6 +178,49 @@ class Record:
         """Give this along."""
         self._fields["trace"] = {str(key): str(text) for key, text in trace.items()}
 
+    # A delay that is longer than the backend's longest, which passes in steps
+
+    def start_delay(self, delay: timedelta, longest: timedelta, now: datetime) -> timedelta:
+        """Begin to wait for `delay`, and forget any delay before; the delay of the first step.
+
+        A backend that has no delays at all (`longest` is zero) waits for none.
+        """
+        self._end_delay()
+        if delay > longest > _NOTHING:
+            self._fields["due"] = to_epoch_microseconds(now) + to_microseconds(delay)
+            self._fields["left"] = to_microseconds(delay - longest)
+        return min(delay, longest)
+
+    def next_step(self, longest: timedelta, clock: Clock) -> timedelta:
+        """Take the next step of a delay; zero if the job is due.
+
+        Steps add up to the delay, whatever clocks say. Where they came late, `due` ends it
+        sooner, with an allowance for the difference of two clocks.
+        """
+        left = self.delay_left
+        if not left:
+            return _NOTHING
+        due = _whole(self._fields.get("due"), _MANY)
+        if due is not None:
+            remaining = due - to_epoch_microseconds(clock()) + _CLOCK_DIFFERENCE_US
+            left = min(left, from_microseconds(max(0, remaining)))
+        step = min(left, longest)
+        if left > step:
+            self._fields["left"] = to_microseconds(left - step)
+        else:
+            self._end_delay()
+        return step
+
+    @property
+    def delay_left(self) -> timedelta:
+        """How long it waits after the message's present delay."""
+        microseconds = _whole(self._fields.get("left"), _LONGEST_US)
+        return from_microseconds(microseconds) if microseconds else _NOTHING
+
+    def _end_delay(self) -> None:
+        self._fields.pop("left", None)
+        self._fields.pop("due", None)
+
     # What happened to it
 
     @property
@@ -231,11 +279,23 @@ class Record:
         """Set the counters to zero before the dead letters: redriven, it is at 1 (ATT-2)."""
         for counter in ("free", "failures", "interrupted"):
             self._fields.pop(counter, None)
+        self._end_delay()
 
 
 #: Enough to go on counting.
 _ESSENTIAL = frozenset(
-    {"v", "retries", "timeout", "backoff", "dispatched_at", "free", "interrupted", "failures"}
+    {
+        "v",
+        "retries",
+        "timeout",
+        "backoff",
+        "dispatched_at",
+        "left",
+        "due",
+        "free",
+        "interrupted",
+        "failures",
+    }
 )
 
 

@@ -54,7 +54,7 @@ class Registry:
                 raise DuplicateKind(
                     f"the kind {shown(taken)} is declared already; a name means one kind"
                 )
-        kind = Kind(name, type_, Codec(type_), policy, others, namespace=self._namespace)
+        kind = Kind(name, type_, Codec(type_, name), policy, others, namespace=self._namespace)
         for each in names:
             self._by_name[each] = kind
         self._by_type.setdefault(type_, []).append(kind)

@@ -184,7 +184,9 @@ class Coordinator:
         self._leases.added(some)
         alive: list[Held] = []
         for held in some:
-            if is_exhausted(held.standing, held.record, held.policy):
+            if self._judge.put_off(held):
+                self._settlement.add(held)
+            elif is_exhausted(held.standing, held.record, held.policy):
                 self._judge.bury(held)
                 self._settlement.add(held)
             else:

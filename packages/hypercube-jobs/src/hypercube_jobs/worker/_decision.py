@@ -104,7 +104,6 @@ def decide(
     standing: Standing,
     record: Record,
     policy: Policy,
-    max_delay: timedelta,
     *,
     wanted: timedelta | None = None,
 ) -> Ack | Retry | DeadLetter:
@@ -121,8 +120,7 @@ def decide(
     failures = standing.used + 1
     if failures > max_retries(record, policy):
         return DeadLetter()
-    delay = _backoff(record, policy, failures) if wanted is None else wanted
-    return Retry(min(delay, max_delay))
+    return Retry(_backoff(record, policy, failures) if wanted is None else wanted)
 
 
 def _backoff(record: Record, policy: Policy, failures: int) -> timedelta:

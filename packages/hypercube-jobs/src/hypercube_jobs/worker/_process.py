@@ -29,7 +29,8 @@ def process(jobs: Jobs, message: Message) -> None:
     It is for loops of your own; a Worker does it with less waiting and stops in good order. A
     synchronous handler runs in the calling thread, an asynchronous one on an event loop of its
     own. The lease is extended meanwhile. What the handler raises is recorded and not raised;
-    KeyboardInterrupt is, and the job comes back when its lease ends.
+    KeyboardInterrupt is, and the job comes back when its lease ends. A job that waits for longer
+    than the backend's longest delay, and whose time has not come, goes back without being run.
 
     Blocks until the job is settled. Raises what the settlement raised, which is NotFound if
     the lease was lost: then the result is dropped, and the job runs again.
@@ -43,7 +44,9 @@ def process(jobs: Jobs, message: Message) -> None:
     leases.start()
     leases.added([held])
     try:
-        if is_exhausted(held.standing, held.record, held.policy):
+        if judge.put_off(held):
+            pass  # its delay is not over
+        elif is_exhausted(held.standing, held.record, held.policy):
             judge.bury(held)
         else:
             _run(held)

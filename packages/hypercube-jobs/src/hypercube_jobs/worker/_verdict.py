@@ -63,7 +63,6 @@ class Judge:
             held.standing,
             held.record,
             held.policy,
-            self._max_delay,
             wanted=_wanted_delay(error),
         )
         if isinstance(decision, Ack):
@@ -79,7 +78,9 @@ class Judge:
                 record.end_interruptions()
         if isinstance(decision, DeadLetter):
             record.start_anew()
-        held.message.delay = decision.delay if isinstance(decision, Retry) else _AT_ONCE
+        held.message.delay = _AT_ONCE
+        if isinstance(decision, Retry):
+            held.message.delay = record.start_delay(decision.delay, self._max_delay, self._clock())
         self._write(held)
 
     def bury(self, held: Held) -> None:
@@ -93,6 +94,17 @@ class Judge:
         self._note_failure(held, held.error, held.standing.number - 1)
         held.record.start_anew()
         self._write(held)
+
+    def put_off(self, held: Held) -> bool:
+        """Decide that a job whose delay is not over waits on (ATT-1); False if it is due."""
+        step = held.record.next_step(self._max_delay, self._clock)
+        if not step:
+            return False
+        held.decision = Retry(step, free=True)
+        held.record.note_free()
+        held.message.delay = step
+        self._write(held)
+        return True
 
     def give_back(self, held: Held, *, releasable: bool) -> None:
         """Decide that a delivery goes back without having been run (ATT-1)."""
