@@ -79,6 +79,10 @@ class SQLiteHarness(Harness):
         locker.execute("BEGIN IMMEDIATE")
         return self.opened(f"sqlite:///{file}?operation_timeout=1")
 
+    def open_misconfigured(self) -> Queue:
+        """A file in a folder that does not exist."""
+        return self.opened(f"sqlite:///{self._folder}/missing/jobs.db")
+
     def insert_unreadable(self, queue_name: str) -> bytes:
         """A job name that is not UTF-8."""
         SQLQueue(self._engine).create_tables()

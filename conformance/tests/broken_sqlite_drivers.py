@@ -32,6 +32,17 @@ class CausesAreLost(Mutant):
                 raise BackendError(str(error)) from None
 
 
+class NothingIsPermanent(Mutant):
+    rule = "ERR-7"
+
+    class queue_type(SQLQueue):
+        def pop(self, *args: Any, **options: Any) -> list[Message]:
+            try:
+                return super().pop(*args, **options)
+            except BackendError as error:
+                raise BackendError(str(error)) from error.__cause__
+
+
 class ConnectionsThatEndedDoNotComeBack(Mutant):
     rule = "LIFE-2"
 

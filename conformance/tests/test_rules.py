@@ -19,7 +19,7 @@ _FAMILIES = {
     "PUSH": 8,
     "POP": 10,
     "SET": 7,
-    "ERR": 6,
+    "ERR": 7,
     "LIFE": 6,
     "EXT": 3,
     "RED": 6,

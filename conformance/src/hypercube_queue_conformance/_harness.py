@@ -78,6 +78,9 @@ class Harness(ABC):
     #: A queue whose backend does not answer, with an `operation_timeout` of a few seconds
     #: (ERR-4, ERR-5).
     open_unreachable: Callable[[], Queue] | Unavailable
+    #: A queue that only a person can make work: with a wrong password, say, or in a database
+    #: that does not exist (ERR-7).
+    open_misconfigured: Callable[[], Queue] | Unavailable
     #: Store something in this queue, ready, that no release of the driver can read; return the
     #: bytes that a DeadLetter shows as `raw` (POP-8).
     insert_unreadable: Callable[[str], bytes] | Unavailable
@@ -151,6 +154,7 @@ HOOKS = (
     "url",
     "borrow",
     "open_unreachable",
+    "open_misconfigured",
     "insert_unreadable",
     "transaction",
 )

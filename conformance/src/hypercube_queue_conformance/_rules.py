@@ -48,6 +48,7 @@ RULES = MappingProxyType(
         "ERR-4": "A client's exception comes out as BackendError with the original as its cause.",
         "ERR-5": "Every call ends in time, and interrupting one loses nothing.",
         "ERR-6": "No error, log line or repr shows a payload or a password.",
+        "ERR-7": "A BackendError that no repetition can heal is permanent.",
         # Lifecycle
         "LIFE-1": "One object serves any number of threads, is made without I/O, and closes well.",
         "LIFE-2": "After a restart of the backend the same object works again.",

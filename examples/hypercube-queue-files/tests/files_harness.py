@@ -55,6 +55,9 @@ class FilesHarness(Harness):
     def open_unreachable(self) -> Queue:
         return FilesQueue("/dev/null/queue")
 
+    def open_misconfigured(self) -> Queue:
+        return FilesQueue("/dev/null/queue")
+
     def insert_unreadable(self, queue_name: str) -> bytes:
         raw = b"what another program left here"
         folder = Folder(self._root / queue_name)

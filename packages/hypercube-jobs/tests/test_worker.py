@@ -650,8 +650,8 @@ def test_an_outage_is_waited_out_and_logged_once(
     running.stop()
     running.end()
 
-    assert caplog.text.count("the server is away") == 1
-    assert caplog.text.count("can be popped again") == 1
+    assert caplog.text.count("fetching jobs failed: the server is away; retrying in") == 1
+    assert caplog.text.count("fetching jobs works again, after") == 1
 
 
 def test_stop_when_empty_ends_with_the_error_of_a_pop(box: Any) -> None:

@@ -78,6 +78,10 @@ class QuorumHarness(Harness):
         silent = self._undo.enter_context(socket.create_server(("127.0.0.1", 0)))
         return open_queue(f"amqp://127.0.0.1:{silent.getsockname()[1]}/?operation_timeout=1")
 
+    def open_misconfigured(self) -> Queue:
+        """A vhost that does not exist."""
+        return open_queue(self._place.url("amqp", "missing"))
+
     def insert_unreadable(self, queue_name: str) -> bytes:
         """A message of somebody who does not know the format."""
         with self.open() as queue:

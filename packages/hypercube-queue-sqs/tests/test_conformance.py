@@ -119,6 +119,10 @@ class StrictHarness(Harness):
             f"sqs://testing:testing@eu-west-1?endpoint=http://127.0.0.1:{port}&operation_timeout=1"
         )
 
+    def open_misconfigured(self) -> Queue:
+        """Queues that do not exist, and are not to be created."""
+        return open_queue(self.url().replace("ensure_queues=true", "ensure_queues=false"))
+
     def insert_unreadable(self, queue_name: str) -> bytes:
         """A message of somebody who does not know the format."""
         with self.open() as queue:

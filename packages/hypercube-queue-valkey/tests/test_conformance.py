@@ -90,6 +90,10 @@ class ValkeyHarness(Harness):
         port = silent.getsockname()[1]
         return open_queue(f"{self.scheme}://127.0.0.1:{port}/0?operation_timeout=2")
 
+    def open_misconfigured(self) -> Queue:
+        """A user that the server does not know."""
+        return open_queue(self.url().replace("://", "://nobody:wrong@"))
+
     def insert_unreadable(self, queue_name: str) -> bytes:
         """A body that is no envelope."""
         keys = queue_keys(self._prefix, queue_name)

@@ -229,6 +229,22 @@ class Errors:
         texts = _texts(queue.push, Message(QUEUE, _SECRET.encode(), extra=_SECRET.encode()))
         assert [text for text in [*texts, caplog.text] if _SECRET in text] == []
 
+    @rule("ERR-7")
+    @needs("open_misconfigured")
+    def test_err_7_what_only_a_person_can_repair_is_permanent(self, trial: Trial) -> None:
+        """A pop and each item of a push say so, and that nothing was done."""
+        queue = trial.adopt(trial.harness.open_misconfigured())
+        with pytest.raises(BackendError) as caught:
+            queue.pop(QUEUE, wait=NOTHING)
+        _is_permanent(caught.value)
+        for failure in failures(queue.push, Message(QUEUE), Message(QUEUE)):
+            _is_permanent(failure.error)
+
+
+def _is_permanent(error: QueueError) -> None:
+    assert isinstance(error, BackendError)
+    assert (error.permanent, error.outcome_unknown) == (True, False)
+
 
 def _indexes(group: object) -> list[int]:
     """The indexes of what is still a BatchError after it was divided."""

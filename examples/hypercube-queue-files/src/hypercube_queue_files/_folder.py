@@ -70,7 +70,8 @@ class Folder:
         try:
             lock = self._open_lock()
         except OSError as error:
-            raise BackendError(f"the queue's folder cannot be used: {error}") from error
+            text = f"the queue's folder cannot be used: {error}"
+            raise BackendError(text, permanent=True) from error
         try:
             while True:
                 try:

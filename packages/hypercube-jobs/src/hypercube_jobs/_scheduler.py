@@ -20,6 +20,7 @@ from itertools import islice
 
 from hypercube_jobs._dispatcher import DispatchResult
 from hypercube_jobs._jobs import Jobs
+from hypercube_jobs._outage import Outage
 from hypercube_jobs._periodic import PeriodicJob
 from hypercube_queue import InvalidArgument, QueueClosed, QueueError
 
@@ -81,7 +82,7 @@ class Scheduler:
         self._left_at: datetime | None = None
         #: The ids of what is due later and has been dispatched.
         self._done: dict[str, datetime] = {}
-        self._in_trouble = False
+        self._outage = Outage("dispatching periodic jobs", _log)
         self._stopped = threading.Event()
 
     def run(self) -> None:
@@ -121,16 +122,12 @@ class Scheduler:
         except QueueClosed:
             raise
         except QueueError as error:
-            if not self._in_trouble:
-                self._in_trouble = True
-                _log.warning("periodic jobs cannot be dispatched: %s; trying again", error)
+            self._outage.note(error, self._horizon.pause.total_seconds())
             return
         except (Exception, SystemExit):  # noqa: BLE001  # an application's function makes the job
             _log.exception("the periodic job %s cannot be made for %s", periodic.name, due)
         else:
-            if self._in_trouble:
-                self._in_trouble = False
-                _log.info("periodic jobs can be dispatched again")
+            self._outage.end()
             if result.created:
                 _log.info("periodic job %s is dispatched for %s", periodic.name, due)
         self._done[periodic.id(due)] = due

@@ -27,6 +27,10 @@ _TEXTS = {
 }
 
 
+#: What only a person can repair.
+_PERMANENT = frozenset({"CROSSSLOT", "HYPERCUBELAYOUT", "MOVED", "NOAUTH", "NOPERM", "WRONGPASS"})
+
+
 def server_error(text: str, place: str) -> QueueError:
     """What the contract calls an error reply; `place` names the server."""
     code = text.partition(" ")[0]
@@ -35,13 +39,16 @@ def server_error(text: str, place: str) -> QueueError:
             f"{place}: the server has reached its maxmemory; nothing was stored"
         )
     if code in _TEXTS:
-        return BackendError(f"{place}: {_TEXTS[code]}")
+        return BackendError(f"{place}: {_TEXTS[code]}", permanent=code in _PERMANENT)
     if "unknown command" in text.lower():
         # The server quotes the arguments, payloads included.
         return BackendError(
             f"{place}: the server does not know a command that the queue needs; it takes Redis "
-            "7 or Valkey, or something that speaks as they do"
+            "7 or Valkey, or something that speaks as they do",
+            permanent=True,
         )
+    if "DB index is out of range" in text:
+        return BackendError(f"{place}: the server has no database of this number", permanent=True)
     return BackendError(f"{place}: {text}", outcome_unknown=True)
 
 
@@ -49,6 +56,6 @@ def unsent(error: QueueError) -> QueueError:
     """The error for items that were not even sent because of it."""
     if not isinstance(error, BackendError):
         return twin(error)
-    other = BackendError(str(error))
+    other = BackendError(str(error), permanent=error.permanent)
     other.__cause__ = error.__cause__
     return other

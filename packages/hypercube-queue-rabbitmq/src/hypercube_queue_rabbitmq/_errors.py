@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from pika.exceptions import (  # type: ignore[import-untyped]  # pika ships no types
     AMQPHeartbeatTimeout,
     ChannelClosedByBroker,
@@ -33,11 +35,31 @@ _TEXTS = {
 }
 
 
+#: What only a person can repair: how the broker refuses a channel, and a connection.
+_PERMANENT = frozenset({ACCESS_REFUSED, NOT_FOUND, PRECONDITION_FAILED})
+_REFUSED_CONNECTION = re.compile(r"\((?:403|530)\)")
+
+
 def translation(error: BaseException, place: str, *, sent: bool) -> QueueError:
     """What the contract calls it; `sent`: the broker may have received the request."""
-    translated = BackendError(f"{place}: {_explained(error, sent=sent)}", outcome_unknown=sent)
+    translated = BackendError(
+        f"{place}: {_explained(error, sent=sent)}",
+        outcome_unknown=sent,
+        permanent=not sent and _is_permanent(error),
+    )
     translated.__cause__ = error
     return translated
+
+
+def _is_permanent(error: BaseException) -> bool:
+    if isinstance(error, ChannelClosedByBroker):
+        return error.reply_code in _PERMANENT
+    if isinstance(error, ProbableAuthenticationError | ProbableAccessDeniedError):
+        # Pika says so, too, of a connection that was lost at this stage.
+        return bool(_REFUSED_CONNECTION.search(str(error.args))) and "is down" not in str(
+            error.args
+        )
+    return False
 
 
 def closed_with(error: BaseException | None, code: int) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from redis.exceptions import (
+    AuthenticationError,
     MaxConnectionsError,
     RedisClusterException,
     RedisError,
@@ -59,6 +60,9 @@ def _translation(error: Exception, place: str, *, sent: bool) -> QueueError:
     if isinstance(error, MaxConnectionsError):
         return BackendError(f"{place}: the client's pool allows no further connection")
     if isinstance(error, RedisClusterException):
+        # All nodes have the same users.
+        if isinstance(error.__cause__, AuthenticationError):
+            return _translation(error.__cause__, place, sent=False)
         return BackendError(f"{place}: no node answers as one of a cluster: {error}")
     if isinstance(error, RedisTimeoutError):
         what = "no answer in time" if sent else "it cannot be reached in time"

@@ -25,6 +25,8 @@ class Kind(Enum):
     NO_TABLE = auto()
     #: What was to be created is there already, or what was to be dropped is gone.
     DONE = auto()
+    #: The server lets this user do nothing, or not this; or the database is missing.
+    REFUSED = auto()
     #: Anything else; people have to look at it.
     OTHER = auto()
 
@@ -56,5 +58,7 @@ def contract_error(fault: Fault, place: str, *, sent: bool) -> QueueError:
             return ConnectionLost(text, outcome_unknown=True)
         case Kind.LATE:
             return BackendError(text, outcome_unknown=sent)
+        case Kind.REFUSED:
+            return BackendError(text, permanent=True)
         case _:
             return BackendError(text)

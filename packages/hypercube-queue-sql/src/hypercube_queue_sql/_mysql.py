@@ -78,7 +78,8 @@ class MySQLDialect(ServerDialect):
         if found is None or tuple(map(int, found.groups())) < oldest:
             raise BackendError(
                 f"{self._place} is {product} {version}, and this driver needs "
-                f"{'.'.join(map(str, oldest))} or a newer one"
+                f"{'.'.join(map(str, oldest))} or a newer one",
+                permanent=True,
             )
         self._packet_bytes = packet_bytes
 

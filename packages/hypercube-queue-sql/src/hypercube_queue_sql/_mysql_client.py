@@ -54,7 +54,12 @@ _KINDS = {
     1205: Kind.AGAIN,  # a lock did not come free in time
     1020: Kind.AGAIN,  # MariaDB: a row has changed since the transaction's snapshot
     1146: Kind.NO_TABLE,
-    1049: Kind.NO_TABLE,  # the database is missing
+    1044: Kind.REFUSED,  # this user may not use the database
+    1045: Kind.REFUSED,  # the user name or the password
+    1049: Kind.REFUSED,  # the database is missing
+    1142: Kind.REFUSED,  # a right is missing
+    1143: Kind.REFUSED,
+    1698: Kind.REFUSED,  # MariaDB: the way of authentication
     1061: Kind.DONE,  # the index is there
     1091: Kind.DONE,  # the index is not there
     1153: Kind.TOO_LARGE,  # more than max_allowed_packet

@@ -60,7 +60,8 @@ class PostgreSQLDialect(ServerDialect):
         if version // 10_000 < _OLDEST:
             raise BackendError(
                 f"{self._place} is PostgreSQL {version // 10_000}, and this driver needs "
-                f"{_OLDEST} or a newer one"
+                f"{_OLDEST} or a newer one",
+                permanent=True,
             )
 
     def create_within_lock(

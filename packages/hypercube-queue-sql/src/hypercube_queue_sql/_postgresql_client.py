@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -30,6 +31,9 @@ _KINDS = {
     "55P03": Kind.AGAIN,  # a lock time-out that somebody has set
     "42P01": Kind.NO_TABLE,
     "3F000": Kind.NO_TABLE,  # the schema is missing
+    "28": Kind.REFUSED,  # the user name or the password
+    "3D000": Kind.REFUSED,  # the database is missing
+    "42501": Kind.REFUSED,  # a right is missing
     "54": Kind.TOO_LARGE,  # a limit of the program was exceeded
     "57P": Kind.GONE,  # the server shuts down, or an administrator ended the session
     "25P03": Kind.GONE,  # the session was idle in a transaction
@@ -37,6 +41,13 @@ _KINDS = {
     "53300": Kind.OTHER,  # too many connections
     "53": Kind.FULL,  # disk full, out of memory
 }
+#: How libpq tells, without a SQLSTATE and in the server's language, that it may not connect. In
+#: other languages than English such an error counts as one that may pass.
+_REFUSALS = re.compile(
+    r"FATAL:  (?:password authentication failed|no pg_hba\.conf entry|\w+ authentication failed"
+    r'|database ".*" does not exist|role ".*" does not exist|role ".*" is not permitted to log in'
+    r"|permission denied for database)|no password supplied"
+)
 #: What to do about some, behind the server's own words.
 _REMEDIES = {
     "53300": "raise max_connections or the role's limit, or open fewer connections",
@@ -110,6 +121,8 @@ class PsycopgClient:
         text = _first_line(error)
         if state is None:
             # Not the server's word but the library's: nearly always a connection that ended.
+            if _REFUSALS.search(str(error)):
+                return Fault(Kind.REFUSED, text)
             lost = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
             return Fault(Kind.GONE if lost else Kind.OTHER, text)
         kind = next((_KINDS[key] for key in _KINDS if state.startswith(key)), Kind.OTHER)

@@ -28,6 +28,16 @@ _SQLITE_TEXTS = {
     "process write there?",
     sqlite3.SQLITE_NOTADB: "the file is not an SQLite database, or it is encrypted",
 }
+#: What only a person can repair.
+_SQLITE_PERMANENT = frozenset(
+    {
+        sqlite3.SQLITE_PERM,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_CORRUPT,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_NOTADB,
+    }
+)
 #: Nothing was stored, and room can be made.
 _SQLITE_CAPACITY = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_NOMEM})
 
@@ -62,4 +72,4 @@ def translation(
     text = f"{place}: {_SQLITE_TEXTS.get(code, error) if code is not None else error}"
     if code in _SQLITE_CAPACITY and not outcome_unknown:
         return CapacityExceeded(text)
-    return BackendError(text, outcome_unknown=outcome_unknown)
+    return BackendError(text, outcome_unknown=outcome_unknown, permanent=code in _SQLITE_PERMANENT)

@@ -55,7 +55,8 @@ class SQLiteTables:
         if sqlite3.sqlite_version_info < _OLDEST:
             raise BackendError(
                 f"SQLite {sqlite3.sqlite_version} is too old: it takes 3.35 or a newer one, which "
-                "comes with the Python of most systems since 2021"
+                "comes with the Python of most systems since 2021",
+                permanent=True,
             )
         version = patiently(deadline, lambda: self._layout(plain_cursor(connection)))
         if version is None:

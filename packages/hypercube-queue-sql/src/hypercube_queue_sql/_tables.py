@@ -54,6 +54,9 @@ def metadata(
 class TablesMissing(BackendError):
     """The tables are not there, and nobody has asked to create them."""
 
+    def __init__(self, message: str) -> None:
+        super().__init__(message, permanent=True)
+
 
 class Tables:
     """The two tables under the names of one queue object."""
@@ -151,7 +154,8 @@ class Tables:
                 "migration that its changelog describes"
                 if isinstance(version, int) and version < LAYOUT_VERSION
                 else "install the release that migrated it, or a newer one"
-            )
+            ),
+            permanent=True,
         )
 
     def missing(self) -> TablesMissing:

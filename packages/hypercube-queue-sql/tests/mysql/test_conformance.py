@@ -112,6 +112,11 @@ class MySQLHarness(Harness):
         url = place.url(self.name, operation_timeout=1)
         return open_queue(url.replace(f":{place.port}/", f":{relay.port}/"))
 
+    def open_misconfigured(self) -> Queue:
+        """A database that does not exist."""
+        place = server(self.name)
+        return open_queue(place.url(self.name).replace(f"/{place.database}", "/missing"))
+
     def insert_unreadable(self, queue_name: str) -> bytes:
         """A job name that is not UTF-8."""
         SQLQueue(self._engine, table=self._table).create_tables()

@@ -78,6 +78,11 @@ class PostgreSQLHarness(Harness):
         url = place.url("postgresql", operation_timeout=1)
         return open_queue(url.replace(f":{place.port}/", f":{relay.port}/"))
 
+    def open_misconfigured(self) -> Queue:
+        """A database that does not exist."""
+        place = server("postgres")
+        return open_queue(place.url("postgresql").replace(f"/{place.database}", "/missing"))
+
     def insert_unreadable(self, queue_name: str) -> bytes:
         """A job name that is not UTF-8."""
         SQLQueue(self._engine, table=self._table).create_tables()

@@ -36,6 +36,7 @@ class MemoryHarness(Harness):
     url = Unavailable("each sqlite:// URL is a database of its own")
     borrow = Unavailable("in a forked child it is the memory that is missing, not the engine")
     open_unreachable = Unavailable("the memory of one's own process always answers")
+    open_misconfigured = Unavailable("there is nothing to configure")
 
     def __init__(self) -> None:
         self._engine = create_engine(

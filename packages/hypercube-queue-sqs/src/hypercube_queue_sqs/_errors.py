@@ -46,6 +46,30 @@ _REMEDIES = {
     "ResourceNotFoundException": "create the table; the README says how",
 }
 
+#: What only a person can repair.
+_PERMANENT = frozenset(
+    {
+        "AccessDenied",
+        "AccessDeniedException",
+        "IncompleteSignature",
+        "InvalidAccessKeyId",
+        "InvalidClientTokenId",
+        "OptInRequired",
+        "QueueDoesNotExist",
+        "ResourceNotFoundException",
+        "SignatureDoesNotMatch",
+        "UnrecognizedClientException",
+    }
+)
+_PERMANENT_UNSENT = (
+    boto.ConfigNotFound,
+    boto.InvalidRegionError,
+    boto.NoCredentialsError,
+    boto.NoRegionError,
+    boto.PartialCredentialsError,
+    boto.ProfileNotFound,
+)
+
 #: Raised before anything is sent.
 _UNSENT = (
     boto.ConfigNotFound,
@@ -112,7 +136,8 @@ def _translation(error: BaseException, place: str, about: str) -> QueueError:
     if isinstance(error, ClientError):
         return _refusal(error, place, about)
     if isinstance(error, _UNSENT):
-        return BackendError(f"{place}: nothing could be sent: {error}")
+        permanent = isinstance(error, _PERMANENT_UNSENT)
+        return BackendError(f"{place}: nothing could be sent: {error}", permanent=permanent)
     if isinstance(error, boto.ReadTimeoutError):
         return BackendError(f"{place}: no answer in time", outcome_unknown=True)
     # The text of others may show parameters.
@@ -129,4 +154,8 @@ def _refusal(error: Any, place: str, about: str) -> QueueError:
         return CapacityExceeded(f"{told}; settle what is in flight, and try again")
     if remedy := _REMEDIES.get(code):
         told = f"{told}; {remedy}"
-    return BackendError(told, outcome_unknown=status >= 500 and not is_throttled(code))
+    return BackendError(
+        told,
+        outcome_unknown=status >= 500 and not is_throttled(code),
+        permanent=code in _PERMANENT,
+    )

@@ -32,6 +32,11 @@ _REPLY = re.compile(
 )
 #: A failed handshake tells the reply within a longer text.
 _REFUSED = re.compile(r"\b(?P<code>NOAUTH|WRONGPASS|NOPERM|LOADING|MASTERDOWN)\b")
+#: What GLIDE says in words of its own, as the server would have said it.
+_WORDS = {
+    "No primary node found": "READONLY",
+    "refused to switch database": "ERR DB index is out of range",
+}
 
 
 def translation(error: GlideError, place: str) -> QueueError:
@@ -55,8 +60,9 @@ def _translation(error: GlideError, place: str) -> QueueError:
         return server_error(f"{code_of(error)} {match['text']}", place)
     if (match := _REFUSED.search(text)) is not None:
         return server_error(match["code"], place)
-    if "No primary node found" in text:
-        return server_error("READONLY", place)
+    for words, reply in _WORDS.items():
+        if words in text:
+            return server_error(reply, place)
     if isinstance(error, ClosingError | ConfigurationError):
         return BackendError(f"{place}: the client cannot be used: {text}")
     if "connect failed" in text or "FatalSendError" in text:

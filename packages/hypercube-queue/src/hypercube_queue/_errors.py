@@ -53,13 +53,21 @@ class BackendError(QueueError):
     With `outcome_unknown` the request may have been applied: repeat a push under the same
     id, and take a `NotFound` of a repeated settlement for success. Without it nothing was
     changed.
+
+    With `permanent` no repetition helps until a person has changed something: the password
+    or a right is missing, or the database, its tables or its folder (ERR-7). An outage is
+    never permanent.
     """
 
     outcome_unknown: bool
+    permanent: bool
 
-    def __init__(self, message: str, *, outcome_unknown: bool = False) -> None:
+    def __init__(
+        self, message: str, *, outcome_unknown: bool = False, permanent: bool = False
+    ) -> None:
         super().__init__(message)
         self.outcome_unknown = outcome_unknown
+        self.permanent = permanent
 
 
 class QueueClosed(QueueError):

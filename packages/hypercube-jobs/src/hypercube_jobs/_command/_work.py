@@ -126,9 +126,9 @@ def work(
     line = None if supervised is None else Line(supervised)
     if line is not None:
         line.on_end(worker.stop)
-        line.ready()
     with jobs.queue, scheduling(scheduler, worker.stop):
-        ending = worker.run()
+        # Not ready before the queues are reached: it may turn out that they never can be.
+        ending = worker.run(on_ready=line.ready) if line is not None else worker.run()
     if line is not None and ending in {Ending.MAX_JOBS, Ending.OVERRUN}:
         line.replace_me()
     if worker.abandoned:

@@ -13,12 +13,14 @@ import logging
 import sys
 import time
 from asyncio import CancelledError
+from collections.abc import Callable
 from contextvars import Context
 from datetime import timedelta
 
 from hypercube_jobs._errors import WorkerFailed
 from hypercube_jobs._failure import failure_of, text_of, type_name
 from hypercube_jobs._jobs import Jobs
+from hypercube_jobs._outage import Outage
 from hypercube_jobs.worker._bell import Bell
 from hypercube_jobs.worker._decision import is_exhausted
 from hypercube_jobs.worker._ending import Ending
@@ -33,7 +35,15 @@ from hypercube_jobs.worker._report import Reporter
 from hypercube_jobs.worker._service_thread import service_thread
 from hypercube_jobs.worker._settlement import Settlement
 from hypercube_jobs.worker._verdict import Judge, time_limit_error
-from hypercube_queue import InvalidArgument, Message, QueueClosed, QueueError, Releaser, capability
+from hypercube_queue import (
+    BackendError,
+    InvalidArgument,
+    Message,
+    QueueClosed,
+    QueueError,
+    Releaser,
+    capability,
+)
 
 _log = logging.getLogger("hypercube_jobs.worker")
 
@@ -73,8 +83,11 @@ class Coordinator:
         self._kept: Held | None = None
         #: The last pop brought all that was asked for, so there may be more.
         self._plenty = False
+        #: A pop has succeeded.
+        self._ready = False
         #: How long the last pop that failed was rested after; 0 when pops work.
         self._pause = 0.0
+        self._outage = Outage("fetching jobs", _log)
         self._bell = Bell()
         self._holding = Holding()
         self._popping = Popping(queue, options.queues, options.sleep, self._bell)
@@ -99,13 +112,16 @@ class Coordinator:
         )
         self._leases = Leases(queue, self._holding, self._lose, self._fail)
 
-    def run(self) -> Ending:
-        """Work until there is a reason to stop, and leave nothing behind that can be settled."""
+    def run(self, on_ready: Callable[[], None]) -> Ending:
+        """Work until there is a reason to stop, and leave nothing behind that can be settled.
+
+        `on_ready` is called after the first pop that succeeds.
+        """
         self._settlement.start()
         self._leases.start()
         service_thread("hypercube-watch", self._watch, self._fail).start()
         try:
-            ending = self._work()
+            ending = self._work(on_ready)
         finally:
             self._stopping = True
             self._drain()
@@ -126,7 +142,7 @@ class Coordinator:
 
     # Work
 
-    def _work(self) -> Ending:
+    def _work(self, on_ready: Callable[[], None]) -> Ending:
         while not self._stopping:
             self._run_kept()
             load = self._execution.load()
@@ -139,7 +155,11 @@ class Coordinator:
                 if not messages and room:
                     messages = self._pop(room, load)
                     self._plenty = len(messages) >= room > 1
-                    self._end_outage()
+                    self._pause = 0.0
+                    self._outage.end()
+                    if not self._ready:
+                        self._ready = True
+                        on_ready()
             except QueueError as error:
                 self._wait_out(error)
                 continue
@@ -172,6 +192,9 @@ class Coordinator:
             messages = self._popping.sweep(room, _AT_ONCE if certain else self._options.sleep)
             if not messages and len(self._holding):
                 self._bell.wait(self._sleep)
+        elif not self._ready:
+            # Each queue is asked at once, before a pop waits.
+            messages = self._popping.sweep(room)
         else:
             messages = self._popping.take(room)
         if not messages:
@@ -235,19 +258,15 @@ class Coordinator:
     def _wait_out(self, error: QueueError) -> None:
         """Rest after a pop that failed, or raise its error where it is the end."""
         final = isinstance(error, QueueClosed | InvalidArgument)
-        if final or self._options.stop_when_empty:
+        # What has worked before is left alone: a deploy may be putting it right.
+        hopeless = isinstance(error, BackendError) and error.permanent and not self._ready
+        if final or hopeless or self._options.stop_when_empty:
             raise error
-        if not self._pause:
-            _log.warning("jobs cannot be popped: %s; trying again until they can", error)
         self._pause = min(self._pause * 2 or _FIRST_PAUSE, _LONGEST_PAUSE)
+        self._outage.note(error, self._pause)
         until = time.monotonic() + self._pause
         while not self._stopping and (left := until - time.monotonic()) > 0:
             self._bell.wait(left)
-
-    def _end_outage(self) -> None:
-        if self._pause:
-            self._pause = 0.0
-            _log.info("jobs can be popped again")
 
     # What the other threads bring
 

@@ -22,7 +22,7 @@ class Line:
         self._socket.set_inheritable(False)
 
     def ready(self) -> None:
-        """The application is loaded and its work begins."""
+        """The application is loaded, its queues are reached, and its work begins."""
         self._say(READY)
 
     def replace_me(self) -> None:

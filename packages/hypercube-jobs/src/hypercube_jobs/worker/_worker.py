@@ -26,6 +26,10 @@ _log = logging.getLogger("hypercube_jobs.worker")
 _SLICE = 1.0
 
 
+def _do_nothing() -> None:
+    pass
+
+
 class Worker:
     """Runs the handlers of `jobs` for what comes in its queues.
 
@@ -36,7 +40,8 @@ class Worker:
     ones on one event loop. `sleep` is how long a pop waits when there is nothing to do, and so
     how long `stop` may take to be noticed. It ends by itself after `max_jobs` attempts, or
     with `stop_when_empty` once nothing is ready and nothing is running; then a pop that fails
-    ends it too, while otherwise an outage of the backend is waited out.
+    ends it too, while otherwise an outage of the backend is waited out. Where it can never work,
+    for want of a password, tables or a folder, it ends at its start.
 
     `stop_timeout` bounds how long running jobs may take once it is to stop; None and zero
     wait for them. After that asynchronous handlers are cancelled, and go back to their queue
@@ -101,19 +106,26 @@ class Worker:
         """How many handlers still run although their jobs are settled, with `process_ends`."""
         return self._coordinator.abandoned
 
-    def run(self) -> Ending:
+    def run(self, *, on_ready: Callable[[], None] = _do_nothing) -> Ending:
         """Work until stopped, and return when all that ran has ended and is settled.
+
+        `on_ready` is called once the queues have been reached for the first time, in a thread
+        of the worker's. Until then a backend that is away is waited for, and what only a person
+        can repair (`BackendError.permanent`) ends the worker; later both are waited out.
 
         In the main thread SIGTERM and SIGINT mean `stop()`, a second one `stop(now=True)`,
         and a third one what it meant before. A worker runs once.
 
-        Raises what a pop raised where that ends it: QueueClosed, or with `stop_when_empty`
-        any QueueError. Raises WorkerFailed if one of its threads dies.
+        Raises what a pop raised where that ends it: QueueClosed, a permanent BackendError at
+        the start, or with `stop_when_empty` any QueueError. Raises WorkerFailed if one of its
+        threads dies.
         """
         if not self._started.acquire(blocking=False):
             raise InvalidArgument("this worker has run already; make another one")
         self._warn_of_long_kinds()
-        thread = threading.Thread(target=self._work, name="hypercube-worker", daemon=True)
+        thread = threading.Thread(
+            target=self._work, args=(on_ready,), name="hypercube-worker", daemon=True
+        )
         with self._signals():
             thread.start()
             try:
@@ -151,9 +163,9 @@ class Worker:
                     longest,
                 )
 
-    def _work(self) -> None:
+    def _work(self, on_ready: Callable[[], None]) -> None:
         try:
-            self._ending = self._coordinator.run()
+            self._ending = self._coordinator.run(on_ready)
         except BaseException as error:  # noqa: BLE001  # run() raises it
             self._error = error
         finally:

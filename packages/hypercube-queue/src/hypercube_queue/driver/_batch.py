@@ -163,6 +163,7 @@ class PushBatch(Failures):
                     f"not sent: it repeats the id {shown(earlier.id)} of item {earlier.index}, "
                     "which failed",
                     outcome_unknown=isinstance(fate, BackendError) and fate.outcome_unknown,
+                    permanent=isinstance(fate, BackendError) and fate.permanent,
                 )
                 unsent.__cause__ = fate
                 self.fail_at(index, unsent)
