@@ -95,6 +95,14 @@ class SQLiteHarness(Harness):
         with self._engine.begin() as connection:
             yield connection
 
+    @contextmanager
+    def foreign_transaction(self) -> Iterator[Connection]:
+        engine = create_engine(f"sqlite:///{self._folder / 'other.db'}")
+        SQLQueue(engine).create_tables()
+        with engine.begin() as connection:
+            yield connection
+        engine.dispose()
+
     def opened(self, url: str) -> Queue:
         return open_queue(url)
 

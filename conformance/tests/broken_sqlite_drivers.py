@@ -109,6 +109,23 @@ class NothingWaitsForTheCommit(Mutant):
             self.push(*messages)
 
 
+class AnyDatabaseIsTaken(Mutant):
+    rule = "TXN-1"
+
+    class queue_type(SQLQueue):
+        def push_within(self, connection: object, *messages: Message) -> None:
+            with patch.object(self._dialect, "_difference", return_value=None):
+                super().push_within(connection, *messages)
+
+
+class EveryConnectionIsSaidToShareTheDatabase(Mutant):
+    rule = "TXN-1"
+
+    class queue_type(SQLQueue):
+        def shares_database(self, connection: object) -> bool:
+            return True
+
+
 class AnExistingIDEndsTheTransaction(Mutant):
     rule = "TXN-2"
 

@@ -606,6 +606,8 @@ def test_declaring_a_capability_that_is_missing_is_found(certify):
             def transaction(self):
                 return nullcontext()
 
+            foreign_transaction = transaction
+
         class TestChosen(QueueConformance):
             harness = Bragging
         """,
@@ -701,6 +703,7 @@ def test_a_limit_that_driver_and_harness_agree_on_is_exercised(certify):
         ("capabilities = {1}", "capabilities is not declared"),
         ("capabilities = frozenset({int})", "capabilities names"),
         ("capabilities = frozenset({TransactionalPusher})", "transaction must be a method"),
+        ("capabilities = frozenset({TransactionalPusher})", "foreign_transaction must be a method"),
         ("pace = 0.1", "pace is 0.1; it is at least 1"),
         ("pace = 60", "pace is 60; it is at least 1 and at most 20"),
         ("backlog = 100", "backlog is 100; fewer than 1000 show nothing"),

@@ -90,6 +90,9 @@ class Harness(ABC):
     transaction: Callable[[], AbstractContextManager[object]] | Unavailable = Unavailable(
         "the driver declares no TransactionalPusher"
     )
+    #: The same in another database of the same kind, which has all that a push would need if it
+    #: were the queue's (TXN-1).
+    foreign_transaction: Callable[[], AbstractContextManager[object]] | Unavailable = transaction
 
     @classmethod
     def restartable(cls) -> Self:
@@ -138,8 +141,12 @@ class Harness(ABC):
             for hook in HOOKS
             if not hasattr(cls, hook)
         ]
-        if TransactionalPusher in declared and cls.missing("transaction"):
-            found.append("a TransactionalPusher is declared, so transaction must be a method")
+        if TransactionalPusher in declared:
+            found += [
+                f"a TransactionalPusher is declared, so {hook} must be a method"
+                for hook in ("transaction", "foreign_transaction")
+                if cls.missing(hook)
+            ]
         if not 1 <= cls.pace <= _MOST_PACE:
             found.append(f"pace is {cls.pace}; it is at least 1 and at most {_MOST_PACE}")
         if cls.backlog < _LEAST_BACKLOG:
@@ -157,4 +164,5 @@ HOOKS = (
     "open_misconfigured",
     "insert_unreadable",
     "transaction",
+    "foreign_transaction",
 )

@@ -8,11 +8,12 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, Engine, create_engine, event, text
+from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
 from sqlalchemy.exc import IntegrityError, OperationalError
 from sqlalchemy.ext.asyncio import (
     AsyncConnection,
@@ -311,6 +312,64 @@ def test_a_driver_that_shares_the_transaction_stores_at_once(engine: Engine) -> 
     queue.close()
 
 
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Iterator[SQLQueue]:
+    """A queue in another database than the application's."""
+    engine = create_engine(f"sqlite:///{tmp_path}/jobs.db")
+    yield SQLQueue(engine, create_tables=True)
+    engine.dispose()
+
+
+def tables(engine: Engine) -> list[str]:
+    return inspect(engine).get_table_names()
+
+
+@EACH
+def test_a_job_for_another_database_is_stored_after_the_commit(
+    elsewhere: SQLQueue, engine: Engine, opened: Opened
+) -> None:
+    """It cannot be in the transaction, and nothing of it may end in the application's database."""
+    jobs = on(elsewhere)
+    connection = opened(engine)
+    insert(connection)
+    assert jobs.dispatch_within(connection, Invoice(1), id="one").created is None
+    assert jobs.pending() == 0
+    connection.commit()
+    assert [message.id for message in elsewhere.pop("default", 10)] == ["one"]
+
+    insert(connection, 2)
+    jobs.dispatch_within(connection, Invoice(2))
+    connection.rollback()
+    assert elsewhere.pop("default", 10, wait=timedelta(0)) == []
+    close(connection)
+    assert tables(engine) == ["orders"]
+
+
+@EACH
+def test_a_job_for_another_database_is_stored_now_where_no_transaction_is_open(
+    elsewhere: SQLQueue, engine: Engine, opened: Opened
+) -> None:
+    """And none is begun: nobody would commit it."""
+    jobs = on(elsewhere)
+    connection = opened(engine)
+    assert jobs.dispatch_within(connection, Invoice(1)).created is True
+    synchronous = connection() if callable(connection) else connection
+    assert not synchronous.in_transaction()
+    close(connection)
+    assert jobs.pending() == 1
+
+
+def test_a_plain_connection_into_another_database_is_refused(
+    elsewhere: SQLQueue, tmp_path: Path
+) -> None:
+    """Nothing tells when it commits."""
+    connection = sqlite3.connect(tmp_path / "app.db")
+    with pytest.raises(NotSupported, match="not in the same database"):
+        on(elsewhere).dispatch_within(connection, Invoice(1))
+    assert connection.execute("SELECT name FROM sqlite_master").fetchall() == []
+    connection.close()
+
+
 # Asynchronous connections
 
 
@@ -368,6 +427,28 @@ def test_asynchronous_transactions_are_alike(
 
     assert sorted(message.id for message in queue.pop("default", 10)) == ["one", "two"]
     queue.close()
+
+
+@ASYNC
+def test_an_asynchronous_transaction_of_another_database_is_waited_for(
+    elsewhere: SQLQueue, engine: Engine, async_engine: AsyncEngine, opened: Any
+) -> None:
+    """Stored after the commit; without a transaction, now."""
+    jobs = on(elsewhere)
+
+    async def main() -> None:
+        connection = await started(opened(async_engine))
+        assert (await jobs.dispatch_within_async(connection, Invoice(1))).created is True
+        await connection.execute(text("INSERT INTO orders VALUES (1)"))
+        assert (await jobs.dispatch_within_async(connection, Invoice(2))).created is None
+        assert jobs.pending() == 1
+        await connection.commit()
+        assert jobs.pending() == 2
+        await connection.close()
+        await async_engine.dispose()
+
+    asyncio.run(main())
+    assert tables(engine) == ["orders"]
 
 
 def test_an_asynchronous_inline_job_runs_on_the_callers_loop(async_engine: AsyncEngine) -> None:

@@ -182,6 +182,10 @@ def test_a_push_within_a_transaction_runs_where_the_connection_lives() -> None:
         def push_within(self, connection: object, *messages: Message) -> None:
             self.calls.append(f"push_within {connection} in {threading.current_thread().name}")
 
+        def shares_database(self, connection: object) -> bool:
+            self.calls.append(f"asked of {connection} in {threading.current_thread().name}")
+            return connection == "lent"
+
     class AsyncConnection:
         async def run_sync(self, function: Callable[[object], object]) -> object:
             return function("lent")
@@ -192,8 +196,12 @@ def test_a_push_within_a_transaction_runs_where_the_connection_lives() -> None:
             assert capability(queue, AsyncTransactionalPusher) is queue
             await queue.push_within(AsyncConnection(), Message("q"))
             await queue.push_within("plain", Message("q"))
+            assert await queue.shares_database(AsyncConnection())
+            assert not await queue.shares_database("plain")
         assert inner.calls[0] == "push_within lent in MainThread"
         assert inner.calls[1].startswith("push_within plain in hypercube-call")
+        assert inner.calls[2] == "asked of lent in MainThread"
+        assert inner.calls[3].startswith("asked of plain in hypercube-call")
 
     _run(test)
 

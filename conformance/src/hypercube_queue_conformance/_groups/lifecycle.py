@@ -354,6 +354,7 @@ def _capability_calls(queue: Queue) -> list[Callable[[], object]]:
         "forget": (QUEUE, "id"),
         "release": (message,),
         "push_within": (object(), message),
+        "shares_database": (object(),),
     }
     return [
         partial(getattr(queue, name), *arguments[name])

@@ -106,6 +106,36 @@ class Transactions:
                 pusher.push_within(nothing, Message(QUEUE))
         assert trial.visible() == []
 
+    @rule("TXN-1")
+    @needs(TransactionalPusher)
+    def test_txn_1_a_transaction_of_another_database_is_refused(self, trial: Trial) -> None:
+        """InvalidArgument for each message: committed there, nobody would ever receive them."""
+        pusher = trial.offers(TransactionalPusher)
+        messages = [Message(QUEUE), Message(QUEUE)]
+        with trial.harness.foreign_transaction() as connection:
+            assert failed(pusher.push_within, connection, *messages) == [
+                (0, InvalidArgument),
+                (1, InvalidArgument),
+            ]
+        assert trial.visible() == []
+
+    @rule("TXN-1")
+    @needs(TransactionalPusher)
+    def test_txn_1_it_is_known_before_whether_a_transaction_can_be_joined(
+        self, trial: Trial
+    ) -> None:
+        """`shares_database` says what `push_within` would take, and the connection stays usable."""
+        trial.visible()
+        pusher = trial.offers(TransactionalPusher)
+        for nothing in (None, "connection", object(), trial.queue):
+            assert pusher.shares_database(nothing) is False
+        with trial.harness.foreign_transaction() as connection:
+            assert pusher.shares_database(connection) is False
+        with trial.harness.transaction() as connection:
+            assert pusher.shares_database(connection) is True
+            pusher.push_within(connection, Message(QUEUE, b"0"))
+        assert trial.visible() == [b"0"]
+
     @rule("TXN-2")
     @needs(TransactionalPusher)
     def test_txn_2_an_existing_id_leaves_the_transaction_usable(self, trial: Trial) -> None:

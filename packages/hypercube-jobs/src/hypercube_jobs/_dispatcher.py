@@ -169,7 +169,8 @@ class Dispatcher:
             plain = plain_connection(connection)
             if plain is None:
                 return self.push(message)
-            return self._push(message, partial(self._pusher.push_within, plain))
+            if self._pusher.shares_database(plain):
+                return self._push(message, partial(self._pusher.push_within, plain))
         return self._push_late(connection, message) or self.push(message)
 
     async def push_within_async(self, connection: object, message: Message) -> DispatchResult:
@@ -179,9 +180,14 @@ class Dispatcher:
         if not is_async(connection):
             return self.push_within(connection, message)
         pusher = self._pusher
-        return await cast("_RunsSync", plain_connection(connection)).run_sync(
-            lambda lent: self._push(message, partial(pusher.push_within, lent))
-        )
+
+        def push(lent: object) -> DispatchResult | None:
+            if not pusher.shares_database(lent):
+                return None
+            return self._push(message, partial(pusher.push_within, lent))
+
+        pushed = await cast("_RunsSync", plain_connection(connection)).run_sync(push)
+        return pushed or self._push_late(connection, message) or await self.push_async(message)
 
     def _push_late(self, connection: object, message: Message) -> DispatchResult | None:
         """Store it after the commit; None if there is nothing to commit."""

@@ -90,6 +90,10 @@ class Dialect(Protocol):
         """
         ...
 
+    def shares_database(self, connection: object) -> bool:
+        """Whether `within` would find the queue's database in this connection; begins nothing."""
+        ...
+
     def check_connection(self, connection: object) -> None:
         """Raise InvalidArgument if `within` would not take the connection. Contacts nobody."""
         ...

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any, NamedTuple
 
+from sqlalchemy import Pool
 from sqlalchemy.engine.interfaces import DBAPICursor
 
 from hypercube_queue import InvalidArgument
-from hypercube_queue_sql._within import dbapi_connection, is_sqlalchemy, sqlalchemy_dialect
+from hypercube_queue_sql._within import PooledConnection, begun, is_sqlalchemy
 
 #: A parameter as the statements have it, `%(seqs)b` or `%(seqs)s`: by name, bytes or not.
 _PARAMETER = re.compile(r"%\((\w+)\)[sb]")
@@ -33,6 +34,10 @@ class Joined(NamedTuple):
     paramstyle: str
     #: What it raises.
     error: type[Exception]
+    #: The pool of the engine that it belongs to, if it does.
+    pool: Pool | None = None
+    #: What the pool remembers with it.
+    info: MutableMapping[Any, Any] | None = None
 
     def cursor(self) -> DBAPICursor:
         """A cursor that takes our statements and gives tuples."""
@@ -43,9 +48,14 @@ class Joined(NamedTuple):
         return TranslatingCursor(cursor, self.paramstyle)  # type: ignore[return-value]
 
 
+def is_joinable(connection: object, libraries: Sequence[str]) -> bool:
+    """Whether `joined` may take it. Contacts nobody."""
+    return is_sqlalchemy(connection) or any(_is_of(connection, library) for library in libraries)
+
+
 def check_joinable(connection: object, dialects: Sequence[str], libraries: Sequence[str]) -> None:
     """Raise InvalidArgument unless `joined` may take it. Contacts nobody."""
-    if is_sqlalchemy(connection) or any(_is_of(connection, library) for library in libraries):
+    if is_joinable(connection, libraries):
         return
     raise InvalidArgument(
         "connection is an SQLAlchemy Session or Connection, or a connection of "
@@ -56,14 +66,29 @@ def check_joinable(connection: object, dialects: Sequence[str], libraries: Seque
 
 def joined(connection: object, dialects: Sequence[str]) -> Joined:
     """What is beneath the connection, in its transaction, which is begun if it is not."""
-    if is_sqlalchemy(connection):
-        beneath = dbapi_connection(connection)
-        dialect = sqlalchemy_dialect(connection)
-        if dialect.name not in dialects:
-            raise InvalidArgument(
-                f"connection leads to {dialect.name}, and this queue is on {dialects[0]}"
-            )
-        return Joined(beneath, dialect.paramstyle, dialect.loaded_dbapi.Error)
+    if not is_sqlalchemy(connection):
+        return joined_plain(connection)
+    pooled = begun(connection)
+    name = pooled.engine.dialect.name
+    if name not in dialects:
+        raise InvalidArgument(f"connection leads to {name}, and this queue is on {dialects[0]}")
+    return joined_pooled(pooled)
+
+
+def joined_pooled(pooled: PooledConnection) -> Joined:
+    """The same for a connection of an engine's, as it is."""
+    dialect = pooled.engine.dialect
+    return Joined(
+        pooled.connection,
+        dialect.paramstyle,
+        dialect.loaded_dbapi.Error,
+        pooled.engine.pool,
+        pooled.pooled.info,
+    )
+
+
+def joined_plain(connection: object) -> Joined:
+    """The same for a connection of a client library's, as it is."""
     # The Python database API knows the classes of errors as attributes of each connection.
     return Joined(connection, "pyformat", connection.Error)  # type: ignore[attr-defined]
 

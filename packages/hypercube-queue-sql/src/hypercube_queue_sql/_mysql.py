@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TypeAlias
 
@@ -14,6 +14,7 @@ from sqlalchemy.engine.interfaces import DBAPICursor
 
 from hypercube_queue import BackendError, Guarantees, InvalidArgument
 from hypercube_queue.driver import HEADROOM_BYTES, Deadline, PushItem, chunked
+from hypercube_queue_sql._database import DatabaseIdentity
 from hypercube_queue_sql._delivery import Settled
 from hypercube_queue_sql._joined import Joined
 from hypercube_queue_sql._mysql_client import (
@@ -32,6 +33,8 @@ _VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 #: hexadecimal, and numbers.
 _STATEMENT_BYTES = 2 * 1024
 _ROW_BYTES = 4 * 2 * 255 + 256
+#: Variables that say which server it is; neither product has all of them.
+_IDENTITY = ("server_uuid", "server_uid", "hostname", "port", "datadir", "server_id")
 #: Of so many queues at most it is remembered that a pop found nothing.
 _MOST_IDLE = 10_000
 #: How many ids are looked up by one statement where each has a SELECT of its own.
@@ -57,6 +60,7 @@ class MySQLDialect(ServerDialect):
     client_class = PyMySQLClient
     one_statement = False
     index_if_not_exists = False
+    schema_is_database = True
     now = "timestampdiff(MICROSECOND, '1970-01-01', utc_timestamp(6))"
 
     guarantees = Guarantees(durable=True, ordering="fifo")
@@ -70,7 +74,7 @@ class MySQLDialect(ServerDialect):
         self._idle: set[str] = set()
 
     def check_version(self, cursor: DBAPICursor) -> None:
-        [(version, packet_bytes)] = self._rows(cursor, "server")
+        [(version, packet_bytes, database)] = self._rows(cursor, "server")
         product, oldest = (
             ("MariaDB", _OLDEST_MARIADB) if "MariaDB" in version else ("MySQL", _OLDEST_MYSQL)
         )
@@ -82,6 +86,18 @@ class MySQLDialect(ServerDialect):
                 permanent=True,
             )
         self._packet_bytes = packet_bytes
+        self._found_in(self._names.messages.schema or database)
+
+    def identify(self, cursor: DBAPICursor) -> DatabaseIdentity:
+        [(name,)] = self._rows(cursor, "database")
+        said = {key.lower(): value for key, value in self._rows(cursor, "identity")}
+        [(_, cluster)] = self._rows(cursor, "cluster") or [("", "")]
+        # In a cluster any server has the database. Another one has an identifier of its own on
+        # MySQL, and on MariaDB the rest.
+        group = said.get("group_replication_group_name") or cluster.strip("0-")
+        server = [said.get(key, "") for key in _IDENTITY]
+        address = f"{said.get('hostname')} port {said.get('port')}"
+        return DatabaseIdentity((group,) if group else tuple(server), name or "", address)
 
     def max_message_bytes(self, end: Deadline) -> int:
         self._prepare(end)
@@ -170,20 +186,23 @@ class MySQLDialect(ServerDialect):
     # Statements
 
     def insert(self, cursor: DBAPICursor, items: Sequence[PushItem]) -> list[PushItem]:
-        return self._insert(cursor, items, "seen")
+        return self._insert(cursor, items, self._sql, "seen")
 
     def insert_within(self, cursor: DBAPICursor, items: Sequence[PushItem]) -> list[PushItem]:
         # An INSERT that fails keeps gaps locked until the caller's transaction ends, in which
         # others would store; so what is known to be retained is not tried.
         retained: list[PushItem] = []
         for chunk in self._statements_of(items):
-            there = self._there(cursor, self._found(cursor, "seen", chunk))
+            seen = self._found(cursor, self._sql_within["seen"], chunk)
+            there = self._there(cursor, seen)
             retained += [item for item in chunk if _key(item) in there]
             left = [item for item in chunk if _key(item) not in there]
-            retained += self._insert(cursor, left, "retained")
+            retained += self._insert(cursor, left, self._sql_within, "retained")
         return retained
 
-    def _insert(self, cursor: DBAPICursor, items: Sequence[PushItem], look: str) -> list[PushItem]:
+    def _insert(
+        self, cursor: DBAPICursor, items: Sequence[PushItem], sql: Mapping[str, str], look: str
+    ) -> list[PushItem]:
         """Store the items; where some are retained, the statement `look` tells which."""
         retained: list[PushItem] = []
         for chunk in self._statements_of(items):
@@ -191,10 +210,10 @@ class MySQLDialect(ServerDialect):
             while left:
                 rows = ", ".join(map(self._new_row, left))
                 try:
-                    cursor.execute(self._sql["insert"].format(rows=rows))
+                    cursor.execute(sql["insert"].format(rows=rows))
                     break
                 except Exception as error:  # of whichever library the caller's connection is
-                    there = self._found(cursor, look, left) if is_duplicate(error) else {}
+                    there = self._found(cursor, sql[look], left) if is_duplicate(error) else {}
                     if not there:
                         raise
                 retained += [item for item in left if _key(item) in there]
@@ -210,7 +229,7 @@ class MySQLDialect(ServerDialect):
         )
 
     def _found(self, cursor: DBAPICursor, look: str, items: Sequence[PushItem]) -> dict[_Key, int]:
-        """The keys of the items that the statement `look` finds, with the numbers of the rows."""
+        """The keys of the items that a statement finds, with the numbers of the rows."""
         ids: dict[str, list[str]] = {}
         for item in items:
             ids.setdefault(item.queue_name, []).append(_text(item.id))
@@ -219,14 +238,15 @@ class MySQLDialect(ServerDialect):
             f"queue_name = {_text(name)} AND id IN ({', '.join(each)})"
             for name, each in ids.items()
         )
-        cursor.execute(self._sql[look].format(ids=f"({where})"))
+        cursor.execute(look.format(ids=f"({where})"))
         return {(queue_name, id): seq for queue_name, id, seq in cursor.fetchall()}
 
     def _there(self, cursor: DBAPICursor, seen: dict[_Key, int]) -> dict[_Key, int]:
         """Those of the rows that are still there."""
         found: dict[_Key, int] = {}
         for chunk in chunked(seen.values(), _LOOKUPS):
-            cursor.execute(" UNION ALL ".join(self._sql["there"].format(seq=seq) for seq in chunk))
+            look = self._sql_within["there"]
+            cursor.execute(" UNION ALL ".join(look.format(seq=seq) for seq in chunk))
             found |= {(queue_name, id): seq for queue_name, id, seq in cursor.fetchall()}
         return found
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 from sqlalchemy.engine.interfaces import DBAPICursor
 
 from hypercube_queue import BackendError, Guarantees, InvalidArgument, QueueError
 from hypercube_queue.driver import Deadline, PushItem, chunked
 from hypercube_queue_sql._backlog import BEGINNING, Backlogs
+from hypercube_queue_sql._database import DatabaseIdentity
 from hypercube_queue_sql._delivery import Settled
 from hypercube_queue_sql._joined import Joined
 from hypercube_queue_sql._listener import Listener, hint
@@ -56,13 +57,25 @@ class PostgreSQLDialect(ServerDialect):
         self._listener = Listener(self._engine, self._channel, self.wakeups)
 
     def check_version(self, cursor: DBAPICursor) -> None:
-        [(version,)] = self._rows(cursor, "version")
+        [(version, schema)] = self._rows(cursor, "version")
         if version // 10_000 < _OLDEST:
             raise BackendError(
                 f"{self._place} is PostgreSQL {version // 10_000}, and this driver needs "
                 f"{_OLDEST} or a newer one",
                 permanent=True,
             )
+        self._found_in(schema)
+
+    def identify(self, cursor: DBAPICursor) -> DatabaseIdentity:
+        # Unlike an address it is the same through a pooler and a socket, and unlike the system
+        # identifier it differs in a copy of the server and needs no right.
+        [(name, started_us, address, port)] = self._rows(cursor, "database")
+        started = datetime.fromtimestamp(started_us / 1_000_000, UTC)
+        return DatabaseIdentity(
+            (str(started_us),),
+            name,
+            f"{address or 'local socket'} port {port}, started {started:%Y-%m-%d %H:%M:%S} UTC",
+        )
 
     def create_within_lock(
         self, cursor: DBAPICursor, create: Callable[[DBAPICursor], None]
@@ -144,22 +157,10 @@ class PostgreSQLDialect(ServerDialect):
     # Statements
 
     def insert(self, cursor: DBAPICursor, items: Sequence[PushItem]) -> list[PushItem]:
-        retained: list[PushItem] = []
-        for chunk in statements_of(items):
-            found = self._rows(
-                cursor,
-                "insert",
-                queue_names=[item.queue_name.encode() for item in chunk],
-                ids=[item.id.encode() for item in chunk],
-                job_names=[item.job_name.encode() for item in chunk],
-                namespaces=[item.namespace.encode() for item in chunk],
-                delays_us=[item.delay_us for item in chunk],
-                visibilities_us=[item.visibility_us for item in chunk],
-                extras=[item.extra for item in chunk],
-                payloads=[item.payload for item in chunk],
-            )
-            retained += [chunk[position - 1] for (position,) in found]
-        return retained
+        return _insert(cursor, self._sql["insert"], items)
+
+    def insert_within(self, cursor: DBAPICursor, items: Sequence[PushItem]) -> list[PushItem]:
+        return _insert(cursor, self._sql_within["insert"], items)
 
     def set_aside(self, cursor: DBAPICursor, faults: Sequence[tuple[int, str]], token: int) -> None:
         for chunk in chunked(faults, ROWS_PER_STATEMENT):
@@ -243,3 +244,21 @@ class PostgreSQLDialect(ServerDialect):
             cursor.execute(self._sql[name], values)
             changed += cursor.rowcount
         return changed
+
+
+def _insert(cursor: DBAPICursor, statement: str, items: Sequence[PushItem]) -> list[PushItem]:
+    retained: list[PushItem] = []
+    for chunk in statements_of(items):
+        values = {
+            "queue_names": [item.queue_name.encode() for item in chunk],
+            "ids": [item.id.encode() for item in chunk],
+            "job_names": [item.job_name.encode() for item in chunk],
+            "namespaces": [item.namespace.encode() for item in chunk],
+            "delays_us": [item.delay_us for item in chunk],
+            "visibilities_us": [item.visibility_us for item in chunk],
+            "extras": [item.extra for item in chunk],
+            "payloads": [item.payload for item in chunk],
+        }
+        cursor.execute(statement, values)
+        retained += [chunk[position - 1] for (position,) in cursor.fetchall()]
+    return retained

@@ -245,8 +245,9 @@ class SQLQueue(Closing):
         """Push in the transaction of a Session, an SQLAlchemy Connection or a plain connection.
 
         As in `TransactionalPusher`; a plain connection is one of psycopg, psycopg2, PyMySQL,
-        mysqlclient or sqlite3. A Session is not flushed; a Connection without a transaction
-        begins one, as it does for any statement. After a BackendError or CapacityExceeded roll
+        mysqlclient or sqlite3. One into another database is InvalidArgument for each message,
+        and the text names both databases. A Session is not flushed; a Connection without a
+        transaction begins one, as for any statement. After a BackendError or CapacityExceeded roll
         back: some of the messages may be in the transaction. Waiting pops find the messages
         within a second of the commit on PostgreSQL, else within half a second.
         """
@@ -262,6 +263,15 @@ class SQLQueue(Closing):
                     for item in retained:
                         batch.fail_existing(item)
             batch.raise_failures()
+
+    def shares_database(self, connection: object) -> bool:
+        """Whether `connection` leads to the database that the queue's table is in.
+
+        As in `TransactionalPusher`. A server is asked once for each connection. Raises
+        BackendError if it does not answer within the `operation_timeout`.
+        """
+        with self._gate:
+            return self._dialect.shares_database(connection)
 
     def _insert_within(self, cursor: DBAPICursor, items: Sequence[PushItem]) -> list[PushItem]:
         # In one order for all, so that two transactions with the same ids cannot deadlock.

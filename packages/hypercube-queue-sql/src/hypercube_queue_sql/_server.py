@@ -13,8 +13,16 @@ from sqlalchemy.engine.interfaces import DBAPICursor
 from hypercube_queue import BackendError, Guarantees, InvalidArgument
 from hypercube_queue.driver import Deadline, PushItem, chunked
 from hypercube_queue_sql._client import Client
+from hypercube_queue_sql._database import DatabaseCheck, DatabaseIdentity, wrong_database
 from hypercube_queue_sql._delivery import Settled
-from hypercube_queue_sql._joined import Joined, check_joinable, joined
+from hypercube_queue_sql._joined import (
+    Joined,
+    check_joinable,
+    is_joinable,
+    joined,
+    joined_plain,
+    joined_pooled,
+)
 from hypercube_queue_sql._rows import Row
 from hypercube_queue_sql._server_connections import ServerConnections
 from hypercube_queue_sql._server_tables import ServerTables
@@ -22,6 +30,7 @@ from hypercube_queue_sql._shared import Shared, shared_by
 from hypercube_queue_sql._statements import load_statements
 from hypercube_queue_sql._tables import Tables
 from hypercube_queue_sql._wakeups import Wakeups
+from hypercube_queue_sql._within import is_sqlalchemy, lent
 
 R = TypeVar("R")
 
@@ -62,6 +71,8 @@ class ServerDialect:
     one_statement: ClassVar[bool] = True
     #: Whether CREATE INDEX knows IF NOT EXISTS; if not, its error is `Kind.DONE`.
     index_if_not_exists: ClassVar[bool] = True
+    #: Whether one transaction may span databases of one server, which `schema` names then.
+    schema_is_database: ClassVar[bool] = False
 
     poll_seconds = 0.5
     guarantees: Guarantees
@@ -86,7 +97,15 @@ class ServerDialect:
         self.client = self.client_class(owned=owned)
         self._limit = operation_timeout
         tables = Tables(MetaData(), table, schema)
+        self._names = tables
         self._sql = load_statements(self.statements, now=self.now, **tables.quoted(engine.dialect))
+        #: The same for transactions of callers', whose sessions may look for tables elsewhere.
+        self._sql_within = self._sql
+        self._database = DatabaseCheck(
+            own=lambda: self._connections.write(self.identify, transaction=True),
+            of=lambda beneath: self._connections.within(beneath, self.identify),
+            any_name=self.schema_is_database and schema is not None,
+        )
         url = engine.url
         self._place = f"{url.get_backend_name()} at {url.host or 'its default host'}"
         self._key = (url.render_as_string(hide_password=True), schema, table)
@@ -109,8 +128,23 @@ class ServerDialect:
         )
 
     def check_version(self, cursor: DBAPICursor) -> None:
-        """Raise BackendError if the server is too old."""
+        """Raise BackendError if the server is too old; learn where it has the tables."""
         raise NotImplementedError
+
+    def identify(self, cursor: DBAPICursor) -> DatabaseIdentity:
+        """The database that a cursor leads to."""
+        raise NotImplementedError
+
+    def _found_in(self, schema: str | None) -> None:
+        """Name the schema in the statements of callers' transactions.
+
+        Without it, who has another search path or database chosen would store into a table of
+        the same name that nobody reads.
+        """
+        if schema is None or set(schema) & set("%{}"):
+            return  # what would be taken for a parameter in the statements
+        quoted = self._names.quoted(self._engine.dialect, schema=schema)
+        self._sql_within = load_statements(self.statements, now=self.now, **quoted)
 
     def create_within_lock(
         self, cursor: DBAPICursor, create: Callable[[DBAPICursor], None]
@@ -199,7 +233,24 @@ class ServerDialect:
         self._prepare(Deadline(self._limit))
         beneath = joined(connection, self.names)
         self.check_transaction(beneath)
+        if difference := self._difference(beneath):
+            raise wrong_database(*difference)
         return self._connections.within(beneath, work)
+
+    def shares_database(self, connection: object) -> bool:
+        if not is_joinable(connection, self.libraries):
+            return False
+        if not is_sqlalchemy(connection):
+            return self._difference(joined_plain(connection)) is None
+        with lent(connection) as pooled:
+            if pooled.engine.dialect.name not in self.names:
+                return False
+            return self._difference(joined_pooled(pooled)) is None
+
+    def _difference(self, beneath: Joined) -> tuple[DatabaseIdentity, DatabaseIdentity] | None:
+        if beneath.pool is self._engine.pool:
+            return None  # and it may have no other connection to ask on
+        return self._database.difference(beneath)
 
     def check_transaction(self, beneath: Joined) -> None:
         """Raise InvalidArgument if each statement would be committed at once."""

@@ -20,13 +20,21 @@ from sqlalchemy.pool import SingletonThreadPool, StaticPool
 
 from hypercube_queue import BackendError, Guarantees, InvalidArgument
 from hypercube_queue.driver import HEADROOM_BYTES, Deadline, PushItem, chunked
+from hypercube_queue_sql._database import wrong_database
 from hypercube_queue_sql._delivery import Settled
 from hypercube_queue_sql._fork import ForkGuard
 from hypercube_queue_sql._rows import Row, place_in_order
 from hypercube_queue_sql._shared import Shared, shared_by
 from hypercube_queue_sql._sqlite_connections import SQLiteConnections, Taken
+from hypercube_queue_sql._sqlite_file import (
+    database_file,
+    file_of,
+    is_in_memory,
+    is_memory_of,
+    is_same_file,
+)
 from hypercube_queue_sql._sqlite_tables import SQLiteTables
-from hypercube_queue_sql._sqlite_within import check_connection, joined_cursor
+from hypercube_queue_sql._sqlite_within import Joined, check_connection, joined, looked_at
 from hypercube_queue_sql._statements import load_statements
 from hypercube_queue_sql._tables import Tables, TablesMissing
 from hypercube_queue_sql._wakeups import Wakeups
@@ -84,7 +92,10 @@ class SQLiteDialect:
             for count in range(_ROWS + 1)
         ]
         database = engine.url.database
-        self._in_memory = _is_in_memory(engine)
+        self._in_memory = is_in_memory(engine)
+        self._schema = schema or "main"
+        #: The file of a schema that is attached, once it was asked for.
+        self._attached: str | None = None
         self._place = "the in-memory database" if self._in_memory else f"database {database}"
         self._key: Hashable = id(engine) if self._in_memory else os.path.realpath(database or "")
         self._tables = SQLiteTables(
@@ -162,11 +173,43 @@ class SQLiteDialect:
 
     def within(self, connection: object, work: Callable[[DBAPICursor], R]) -> R:
         def prepared() -> R:
-            cursor = joined_cursor(connection)
+            beneath = joined(connection)
+            if difference := self._difference(beneath):
+                raise wrong_database(*difference)
+            cursor = beneath.cursor()
             self._tables.prepare_within(cursor)
             return work(cursor)
 
         return self._connections.within(prepared)
+
+    def shares_database(self, connection: object) -> bool:
+        def is_shared() -> bool:
+            with looked_at(connection) as beneath:
+                return beneath is not None and self._difference(beneath) is None
+
+        return self._connections.within(is_shared)
+
+    def _difference(self, beneath: Joined) -> tuple[str, str] | None:
+        """The connection's database and the queue's, for people; None if they are the same."""
+        if beneath.engine is not None and beneath.engine.pool is self._engine.pool:
+            return None
+        if self._in_memory and is_memory_of(self._engine, beneath.connection, beneath.engine):
+            return None
+        found = database_file(beneath.cursor(), self._schema)
+        own = self._file()
+        if found and own and is_same_file(found, own):
+            return None
+        return found or "in memory", own or "memory"
+
+    def _file(self) -> str:
+        """The file that the tables are in; empty in memory."""
+        if self._schema == "main":
+            return "" if self._in_memory else file_of(self._engine)
+        if self._attached is None:
+            self._attached = self._connections.read(
+                lambda cursor: database_file(cursor, self._schema), prepare=lambda *_: None
+            )
+        return self._attached
 
     # Lifecycle
 
@@ -363,16 +406,6 @@ def _settle(
 def _now() -> int:
     """The clock of SQLite is the machine's, and is shared by all processes on the file."""
     return time.time_ns() // 1000
-
-
-def _is_in_memory(engine: Engine) -> bool:
-    url = engine.url
-    return (
-        not url.database
-        or ":memory:" in url.database
-        or url.query.get("mode") == "memory"
-        or url.query.get("vfs") == "memdb"
-    )
 
 
 @cache

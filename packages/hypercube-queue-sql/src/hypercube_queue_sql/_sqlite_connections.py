@@ -20,6 +20,7 @@ from hypercube_queue import BackendError
 from hypercube_queue.driver import Deadline
 from hypercube_queue_sql._shared import Shared
 from hypercube_queue_sql._sqlite_errors import sqlite_code, translated, translation
+from hypercube_queue_sql._sqlite_file import database_file
 
 R = TypeVar("R")
 
@@ -221,7 +222,7 @@ def _prepared(entry: ManagesConnection, deadline: Deadline, prepare: Prepare) ->
     connection = cast("sqlite3.Connection", entry.driver_connection)
     known = entry.info.get(_KEY)
     if known is None:
-        known = Known(_main_file(connection))
+        known = Known(database_file(plain_cursor(connection)))
     prepare(connection, known, deadline)
     if known.inode is None and known.path:
         # Only now: SQLite opens a file when it is needed.
@@ -290,11 +291,6 @@ def _begun_by_hand(connection: sqlite3.Connection) -> Iterator[None]:
             connection.autocommit = False
     else:
         yield
-
-
-def _main_file(connection: sqlite3.Connection) -> str:
-    rows = plain_cursor(connection).execute("PRAGMA database_list").fetchall()
-    return next((os.fsdecode(path) for _seq, name, path in rows if os.fsdecode(name) == "main"), "")
 
 
 def _inode(path: str) -> tuple[int, int] | None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import sqlite3
 import sys
-from collections.abc import Sequence
-from typing import Any, cast
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple, cast
 
+from sqlalchemy import Engine
 from sqlalchemy.engine import AdaptedConnection
 from sqlalchemy.engine.interfaces import DBAPICursor
 
 from hypercube_queue import InvalidArgument
 from hypercube_queue_sql._sqlite_connections import plain_cursor
-from hypercube_queue_sql._within import dbapi_connection, is_sqlalchemy
+from hypercube_queue_sql._within import begun, is_sqlalchemy, lent
 
 
 def check_connection(connection: object) -> None:
@@ -25,13 +27,30 @@ def check_connection(connection: object) -> None:
         )
 
 
-def joined_cursor(connection: object) -> DBAPICursor:
-    """A cursor in the transaction of the caller's, which gives tuples."""
-    beneath = dbapi_connection(connection) if is_sqlalchemy(connection) else connection
-    asynchronous = isinstance(beneath, AdaptedConnection) and (
-        beneath.driver_connection.__class__.__module__.partition(".")[0] == "aiosqlite"
-    )
-    if not asynchronous and not isinstance(beneath, sqlite3.Connection):
+class Joined(NamedTuple):
+    """What is beneath a connection of the caller's."""
+
+    #: Python's own, or SQLAlchemy's synchronous face of an asynchronous one.
+    connection: Any
+    #: The engine that it belongs to, if it does.
+    engine: Engine | None = None
+
+    def cursor(self) -> DBAPICursor:
+        """A cursor that gives tuples."""
+        if isinstance(self.connection, sqlite3.Connection):
+            return plain_cursor(self.connection)
+        return cast("DBAPICursor", _Cursor(self.connection))
+
+
+def joined(connection: object) -> Joined:
+    """What is beneath the connection, in its transaction, which is begun if it is not."""
+    if is_sqlalchemy(connection):
+        pooled = begun(connection)
+        found = Joined(pooled.connection, pooled.engine)
+    else:
+        found = Joined(connection)
+    beneath = found.connection
+    if not _is_sqlite(beneath):
         raise InvalidArgument(
             f"connection leads to a {type(beneath).__module__}.{type(beneath).__qualname__}, "
             "and this queue is on SQLite through sqlite3"
@@ -42,9 +61,24 @@ def joined_cursor(connection: object) -> DBAPICursor:
             "connection is in autocommit mode with no transaction open, so each message would be "
             "committed at once: begin a transaction first"
         )
-    if isinstance(beneath, sqlite3.Connection):
-        return plain_cursor(beneath)
-    return cast("DBAPICursor", _Cursor(beneath))
+    return found
+
+
+@contextmanager
+def looked_at(connection: object) -> Iterator[Joined | None]:
+    """The same, but nothing is begun; None if the connection leads to no SQLite."""
+    if not is_sqlalchemy(connection):
+        yield Joined(connection) if _is_sqlite(connection) else None
+        return
+    with lent(connection) as pooled:
+        found = Joined(pooled.connection, pooled.engine)
+        yield found if _is_sqlite(found.connection) else None
+
+
+def _is_sqlite(beneath: object) -> bool:
+    if isinstance(beneath, AdaptedConnection):
+        return type(beneath.driver_connection).__module__.partition(".")[0] == "aiosqlite"
+    return isinstance(beneath, sqlite3.Connection)
 
 
 class _Cursor:

@@ -100,12 +100,18 @@ class Tables:
             schema=schema,
         )
 
-    def quoted(self, dialect: Dialect) -> dict[str, str]:
-        """The names as statements need them."""
+    def quoted(self, dialect: Dialect, *, schema: str | None = None) -> dict[str, str]:
+        """The names as statements need them, with another `schema` if it is given."""
         prepare = dialect.identifier_preparer
+        messages, layout = map(prepare.format_table, (self.messages, self.layout))
+        if schema is not None:
+            messages, layout = (
+                f"{prepare.quote(schema)}.{prepare.quote(table.name)}"
+                for table in (self.messages, self.layout)
+            )
         return {
-            "messages": prepare.format_table(self.messages),
-            "layout": prepare.format_table(self.layout),
+            "messages": messages,
+            "layout": layout,
             "ready": f"ix_{self.messages.name}_ready",
             "unique": f"uq_{self.messages.name}_id",
         }

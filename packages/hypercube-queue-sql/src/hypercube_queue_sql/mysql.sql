@@ -132,7 +132,17 @@ SELECT
   (SELECT count(*) FROM {messages} FORCE INDEX ({ready}) WHERE queue_name = %(queue_name)s AND state = 1)
 
 -- name: server
-SELECT version(), @@max_allowed_packet
+SELECT version(), @@max_allowed_packet, database()
+
+-- name: database
+SELECT database()
+
+-- name: identity
+SHOW GLOBAL VARIABLES WHERE variable_name IN ('server_uuid', 'server_uid', 'hostname', 'port', 'datadir', 'server_id', 'group_replication_group_name')
+
+-- name: cluster
+-- Of MariaDB with Galera.
+SHOW GLOBAL STATUS LIKE 'wsrep_cluster_state_uuid'
 
 -- name: layout
 -- The version of the tables' layout; NULL if a migration made them and nobody has used them.

@@ -136,6 +136,22 @@ class MySQLHarness(Harness):
         with self._engine.begin() as connection:
             yield connection
 
+    @contextmanager
+    def foreign_transaction(self) -> Iterator[Connection]:
+        """Another database of the server, with the table."""
+        name = f"d{secrets.token_hex(8)}"
+        with self._engine.begin() as connection:
+            connection.execute(text(f"CREATE DATABASE {name}"))
+        engine = create_engine(self._place.url("mysql+pymysql", database=name))
+        try:
+            SQLQueue(engine, table=self._table).create_tables()
+            with engine.begin() as connection:
+                yield connection
+        finally:
+            engine.dispose()
+            with self._engine.begin() as connection:
+                connection.execute(text(f"DROP DATABASE {name}"))
+
 
 class MariaDBHarness(MySQLHarness):
     """The same on MariaDB."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,9 +15,12 @@ import pymysql
 import pytest
 from pymysql.cursors import DictCursor, SSCursor
 from sqlalchemy import Engine, create_engine, text
+from sqlalchemy.engine import make_url
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
+from tools.backends import exclusive
 from tools.backends.instance import Server
+from tools.backends.relay import Relay
 from tools.script import started
 
 from hypercube_queue import (
@@ -32,6 +36,7 @@ from hypercube_queue import (
 from hypercube_queue_sql import SQLQueue
 
 NOTHING = timedelta(0)
+Connect = Callable[..., "pymysql.Connection[Any]"]
 
 
 def _payloads(queue: SQLQueue) -> list[bytes]:
@@ -528,3 +533,102 @@ def test_a_server_that_falls_silent_is_cut_off(
     assert "did not answer within" in str(caught.value)
     relay.drop()
     assert _payloads(queue) == []
+
+
+# Another database
+
+
+@pytest.fixture
+def other_database(place: Server, engine: Engine, table: str) -> Iterator[str]:
+    """A database beside the queue's on the same server, with tables as the queue's."""
+    name = f"d{secrets.token_hex(8)}"
+    with engine.begin() as connection:
+        connection.execute(text(f"CREATE DATABASE {name}"))
+    _create_tables(place, name, table)
+    yield name
+    with engine.begin() as connection:
+        connection.execute(text(f"DROP DATABASE {name}"))
+
+
+def _create_tables(place: Server, database: str, table: str) -> None:
+    engine = create_engine(place.url("mysql+pymysql", database=database))
+    SQLQueue(engine, table=table).create_tables()
+    engine.dispose()
+
+
+def _is_refused(queue: SQLQueue, connection: Any, *named: str) -> None:
+    assert not queue.shares_database(connection)
+    with pytest.raises(BatchError) as caught:
+        queue.push_within(connection, Message("work"))
+    assert _failed(caught.value) == [(0, InvalidArgument)]
+    assert [each for each in named if each not in str(caught.value)] == []
+
+
+def test_connections_into_another_database_are_refused(
+    queue: SQLQueue, place: Server, connect: Connect, other_database: str
+) -> None:
+    """Whatever library they are of; the text names both."""
+    engine = create_engine(place.url("mysql+pymysql", database=other_database))
+    with engine.connect() as connection, Session(engine) as session:
+        for each in (connection, session):
+            _is_refused(queue, each, other_database, f"{place.database} at")
+            each.execute(text("SELECT 1"))
+            each.rollback()
+    engine.dispose()
+    with closing(connect(database=other_database)) as plain:
+        _is_refused(queue, plain, other_database)
+
+    async def ask() -> bool:
+        engine = create_async_engine(place.url("mysql+asyncmy", database=other_database))
+        async with engine.connect() as connection:
+            shares = await AsyncQueue(queue).shares_database(connection)
+            assert not connection.in_transaction()
+        await engine.dispose()
+        return shares
+
+    assert asyncio.run(ask()) is False
+
+
+def test_a_connection_to_another_server_is_refused(
+    queue: SQLQueue, place: Server, table: str, relay: Relay
+) -> None:
+    """Though database and table have the same names there; a way around to the same is taken."""
+    with exclusive(place.name) as other:
+        _create_tables(other, other.database, table)
+        engine = create_engine(other.url("mysql+pymysql"))
+        with engine.connect() as connection:
+            _is_refused(queue, connection, f"{place.database} at")
+        engine.dispose()
+    url = make_url(place.url("mysql+pymysql")).set(host=relay.host, port=relay.port)
+    engine = create_engine(url)
+    with engine.connect() as connection:
+        assert queue.shares_database(connection)
+    engine.dispose()
+
+
+def test_a_session_that_uses_another_database_meanwhile_stores_in_the_queue_s(
+    queue: SQLQueue, connect: Connect, other_database: str
+) -> None:
+    """The statements name the queue's, ids that are taken included."""
+    queue.push(Message("work", id="taken"))
+    with closing(connect()) as plain:
+        queue.push_within(plain, Message("work", b"0"))
+        plain.select_db(other_database)
+        with pytest.raises(BatchError) as caught:
+            queue.push_within(plain, Message("work", id="taken"), Message("work", b"1"))
+        plain.commit()
+    assert _failed(caught.value) == [(0, AlreadyExists)]
+    assert _payloads(queue) == [b"", b"0", b"1"]
+
+
+def test_a_schema_of_the_same_server_is_joined_from_any_database(
+    place: Server, table: str, connect: Connect, other_database: str
+) -> None:
+    """A transaction spans databases there, and `schema` says which one has the table."""
+    with (
+        open_queue(place.url(place.name, table=table, schema=other_database)) as queue,
+        closing(connect()) as plain,
+    ):
+        queue.push_within(plain, Message("work", b"0"))
+        plain.commit()
+        assert _payloads(queue) == [b"0"]

@@ -102,6 +102,28 @@ class PostgreSQLHarness(Harness):
         with self._engine.begin() as connection:
             yield connection
 
+    @contextmanager
+    def foreign_transaction(self) -> Iterator[Connection]:
+        """Another database of the server, with the table."""
+        name = f"d{secrets.token_hex(8)}"
+        with _administrating(self._engine) as connection:
+            connection.execute(text(f"CREATE DATABASE {name}"))
+        engine = create_engine(self._place.url("postgresql+psycopg", database=name))
+        try:
+            SQLQueue(engine, table=self._table).create_tables()
+            with engine.begin() as connection:
+                yield connection
+        finally:
+            engine.dispose()
+            with _administrating(self._engine) as connection:
+                connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
+
+
+@contextmanager
+def _administrating(engine: Engine) -> Iterator[Connection]:
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        yield connection
+
 
 def _answers(engine: Engine) -> bool:
     with engine.connect() as connection:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ import psycopg2.extras
 import pytest
 from psycopg.rows import dict_row, namedtuple_row, scalar_row
 from sqlalchemy import Engine, create_engine, text
+from sqlalchemy.engine import make_url
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, create_async_engine
 from sqlalchemy.orm import (
@@ -26,7 +28,9 @@ from sqlalchemy.orm import (
     scoped_session,
     sessionmaker,
 )
-from tools.backends import server
+from tools.backends import exclusive, server
+from tools.backends.instance import Server
+from tools.backends.relay import Relay
 from tools.script import started
 
 from hypercube_queue import (
@@ -610,3 +614,115 @@ def test_a_server_that_falls_silent_is_cut_off(
     assert "did not answer within" in str(caught.value)
     relay.mend()
     assert _payloads(queue) == []
+
+
+# Another database
+
+
+@pytest.fixture
+def other_database(engine: Engine, table: str) -> Iterator[str]:
+    """A database beside the queue's on the same server, with tables as the queue's."""
+    name = f"d{secrets.token_hex(8)}"
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.execute(text(f"CREATE DATABASE {name}"))
+        _create_tables(server("postgres"), name, table)
+        yield name
+        connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
+
+
+def _create_tables(place: Server, database: str, table: str) -> None:
+    engine = create_engine(place.url("postgresql+psycopg", database=database))
+    SQLQueue(engine, table=table).create_tables()
+    engine.dispose()
+
+
+def _is_refused(queue: SQLQueue, connection: Any, *named: str) -> None:
+    assert not queue.shares_database(connection)
+    with pytest.raises(BatchError) as caught:
+        queue.push_within(connection, Message("work"))
+    assert _failed(caught.value) == [(0, InvalidArgument)]
+    assert [each for each in named if each not in str(caught.value)] == []
+
+
+def test_connections_into_another_database_are_refused(
+    queue: SQLQueue, other_database: str
+) -> None:
+    """Whatever library they are of; the text names both."""
+    place = server("postgres")
+    url = place.url("postgresql+psycopg", database=other_database)
+    engine = create_engine(url)
+    with engine.connect() as connection, Session(engine) as session:
+        for each in (connection, session):
+            _is_refused(queue, each, other_database, f"{place.database} at")
+            each.execute(text("SELECT 1"))
+            each.rollback()
+    engine.dispose()
+    for connect in (psycopg.connect, psycopg2.connect):
+        with closing(connect(place.url("postgresql", database=other_database))) as plain:
+            _is_refused(queue, plain, other_database)
+
+    async def ask() -> bool:
+        engine = create_async_engine(place.url("postgresql+asyncpg", database=other_database))
+        async with engine.connect() as connection:
+            shares = await AsyncQueue(queue).shares_database(connection)
+            assert not connection.in_transaction()
+        await engine.dispose()
+        return shares
+
+    assert asyncio.run(ask()) is False
+
+
+def test_a_connection_to_another_server_is_refused(
+    queue: SQLQueue, engine: Engine, table: str
+) -> None:
+    """Though database and table have the same names there; a way around to the same is taken."""
+    with exclusive("postgres") as place:
+        _create_tables(place, place.database, table)
+        other = create_engine(place.url("postgresql+psycopg"))
+        with other.connect() as connection:
+            _is_refused(queue, connection, f"{place.database} at")
+        other.dispose()
+    with Relay(server("postgres").host, server("postgres").port) as relay:
+        url = make_url(server("postgres").url("postgresql+psycopg"))
+        relayed = create_engine(url.set(host=relay.host, port=relay.port))
+        with relayed.connect() as connection:
+            assert queue.shares_database(connection)
+        relayed.dispose()
+
+
+def test_another_search_path_leads_to_the_same_table(
+    queue: SQLQueue, engine: Engine, table: str
+) -> None:
+    """Where the session would find another table of that name first."""
+    schema = f"s{secrets.token_hex(8)}"
+    with engine.connect() as connection:
+        connection.execute(text(f"CREATE SCHEMA {schema}"))
+        for name in (table, f"{table}_layout"):
+            connection.execute(text(f"CREATE TABLE {schema}.{name} (LIKE {name} INCLUDING ALL)"))
+        connection.commit()
+        connection.execute(text(f"SET search_path TO {schema}, public"))
+        queue.push_within(connection, Message("work", b"0"))
+        connection.commit()
+        assert _payloads(queue) == [b"0"]
+        connection.execute(text(f"DROP SCHEMA {schema} CASCADE"))
+        connection.commit()
+
+
+def test_a_connection_is_asked_once(queue: SQLQueue, engine: Engine) -> None:
+    """And none where the queue's engine has it."""
+    asked: list[str] = []
+    identify = queue._dialect.identify
+
+    def counted(cursor: Any) -> Any:
+        asked.append("once")
+        return identify(cursor)
+
+    queue._dialect.identify = counted  # type: ignore[method-assign]
+    with closing(psycopg.connect(_dsn())) as plain, engine.connect() as connection:
+        for _ in range(3):
+            queue.push_within(plain, Message("work"))
+            queue.push_within(connection, Message("work"))
+        plain.commit()
+        connection.commit()
+    # Each of the two, and the queue's own, for the first of them.
+    assert len(asked) == 3

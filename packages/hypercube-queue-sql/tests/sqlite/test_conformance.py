@@ -60,6 +60,14 @@ class MemoryHarness(Harness):
         with self._engine.begin() as connection:
             yield connection
 
+    @contextmanager
+    def foreign_transaction(self) -> Iterator[Connection]:
+        engine = create_engine("sqlite://", poolclass=StaticPool)
+        SQLQueue(engine).create_tables()
+        with engine.begin() as connection:
+            yield connection
+        engine.dispose()
+
 
 class TestSQLiteFile(QueueConformance):
     """A write-ahead log that is flushed with each commit."""

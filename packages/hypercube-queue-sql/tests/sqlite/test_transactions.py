@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import pytest
-from sqlalchemy import Engine, StaticPool, create_engine, event, text
+from sqlalchemy import Engine, QueuePool, StaticPool, create_engine, event, text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import (
@@ -382,3 +383,128 @@ def test_an_asynchronous_session_commits_or_leaves_nothing(queue: SQLQueue, url:
 
     assert asyncio.run(run()) == [(1, AlreadyExists)]
     assert _visible(queue) == [b"0", b"1", b"2", b"3"]
+
+
+# Another database
+
+
+@pytest.fixture
+def application(file: Path) -> Iterator[Path]:
+    """A database beside the queue's."""
+    other = file.with_name("app.db")
+    with closing(sqlite3.connect(other)) as connection, connection:
+        connection.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY)")
+    yield other
+    with closing(sqlite3.connect(other)) as connection:
+        names = connection.execute("SELECT name FROM sqlite_master").fetchall()
+    assert names == [("orders",)]
+
+
+@pytest.mark.parametrize("kind", ["Connection", "Session", "sqlite3", "in memory"])
+def test_a_connection_into_another_file_is_refused(
+    queue: SQLQueue, file: Path, application: Path, kind: str
+) -> None:
+    """InvalidArgument that names both; no table is made there, and the transaction goes on."""
+    engine = create_engine(f"sqlite:///{application}")
+    opened: dict[str, Callable[[], Any]] = {
+        "Connection": engine.connect,
+        "Session": lambda: Session(engine),
+        "sqlite3": lambda: sqlite3.connect(application),
+        "in memory": lambda: sqlite3.connect(":memory:"),
+    }
+    with closing(opened[kind]()) as connection:
+        assert not queue.shares_database(connection)
+        with pytest.raises(BatchError) as caught:
+            queue.push_within(connection, Message("work"))
+        assert _failed(caught.value) == [(0, InvalidArgument)]
+        assert str(file) in str(caught.value)
+        assert (str(application) if kind != "in memory" else "in memory") in str(caught.value)
+        if kind in ("Connection", "Session"):
+            connection.execute(text("INSERT INTO orders VALUES (1)"))
+            connection.commit()
+    engine.dispose()
+
+
+@pytest.mark.parametrize("way", ["symbolic link", "relative", "file URI", "hard link"])
+def test_other_paths_to_the_file_are_the_same_database(
+    queue: SQLQueue, file: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """What counts is the file."""
+    queue.create_tables()
+    monkeypatch.chdir(file.parent)
+    link = file.with_name("link.db")
+    if way == "symbolic link":
+        link.symlink_to(file)
+    elif way == "hard link":
+        # Closed, since the log beside a file is found by its path.
+        queue._dialect._engine.dispose()
+        link.hardlink_to(file)
+    path = {"relative": file.name, "file URI": f"file:{file}?mode=rw"}.get(way, str(link))
+    with closing(sqlite3.connect(path, uri=path.startswith("file:"))) as connection:
+        assert queue.shares_database(connection)
+        if way != "hard link":
+            queue.push_within(connection, Message("work", b"0"))
+            connection.commit()
+            assert _visible(queue) == [b"0"]
+
+
+@pytest.mark.parametrize("url", ["sqlite:///link.db", "sqlite:///file:jobs.db?uri=true"])
+def test_an_engine_may_name_the_file_in_another_way(
+    file: Path, monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    """A queue over it takes connections to the file, before there is one, too."""
+    monkeypatch.chdir(file.parent)
+    file.with_name("link.db").symlink_to(file)
+    engine = create_engine(url)
+    queue = SQLQueue(engine, create_tables=True)
+    with closing(sqlite3.connect(file)) as connection:
+        assert queue.shares_database(connection)
+        queue.push_within(connection, Message("work", b"0"))
+        connection.commit()
+    assert _visible(queue) == [b"0"]
+    engine.dispose()
+
+
+def test_a_memory_is_shared_by_those_who_have_it() -> None:
+    """The engine's own connection, and others under a common name; no other memory."""
+    single = create_engine(
+        "sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False}
+    )
+    named, same_name = (
+        create_engine(
+            "sqlite:///file:shared?mode=memory&cache=shared&uri=true", poolclass=QueuePool
+        )
+        for _ in range(2)
+    )
+    for engine, other in ((single, single), (named, same_name)):
+        queue = SQLQueue(engine, create_tables=True)
+        queue.create_tables()
+        with other.begin() as connection:
+            assert queue.shares_database(connection)
+            assert queue.shares_database(connection.connection.dbapi_connection) is (
+                engine is single
+            )
+            queue.push_within(connection, Message("work", b"0"))
+        assert _visible(queue) == [b"0"]
+    with named.connect() as connection:
+        assert not SQLQueue(single).shares_database(connection)
+    for engine in (single, named, same_name):
+        engine.dispose()
+
+
+def test_the_file_of_an_attached_database_counts(file: Path, application: Path) -> None:
+    """Where the queue's tables are in one: `schema` names it."""
+    engine = create_engine(f"sqlite:///{application}")
+    event.listen(engine, "connect", lambda c, _record: c.execute(f"ATTACH '{file}' AS jobs"))
+    queue = SQLQueue(engine, schema="jobs", create_tables=True)
+    queue.create_tables()
+    with closing(sqlite3.connect(application)) as connection:
+        assert not queue.shares_database(connection)
+        connection.execute(f"ATTACH '{file}' AS jobs")
+        assert queue.shares_database(connection)
+        queue.push_within(connection, Message("work", b"0"))
+        connection.commit()
+    with engine.begin() as connection:
+        queue.push_within(connection, Message("work", b"1"))
+    assert _visible(queue) == [b"0", b"1"]
+    engine.dispose()

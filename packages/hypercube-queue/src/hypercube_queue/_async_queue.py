@@ -211,6 +211,11 @@ class _PushingWithin(AsyncQueue):
         else:
             await self._call(self._queue.push_within, connection, *messages)
 
+    async def shares_database(self, connection: object) -> bool:
+        if isinstance(connection, _RunsSync):
+            return await connection.run_sync(self._queue.shares_database)
+        return await self._call(self._queue.shares_database, connection)
+
 
 #: Which mixin carries which capability over.
 _MIXINS: tuple[tuple[type, type[AsyncQueue]], ...] = (

@@ -141,7 +141,14 @@ class TransactionalPusher(Protocol):
         Failures as in `push`; one of them leaves the transaction usable (TXN-2). Nothing is
         retried: a deadlock is a `BackendError`, and the transaction is the caller's (TXN-3).
         Delays count from this call, by the database's clock (TXN-4). A `connection` of an
-        unknown kind is `InvalidArgument`.
+        unknown kind, or into another database than the queue's, is `InvalidArgument`.
+        """
+        ...
+
+    def shares_database(self, connection: object) -> bool:
+        """Whether `push_within` can join the transaction of this connection.
+
+        False for one into another database, and for what is no connection. Begins nothing.
         """
         ...
 
@@ -197,6 +204,8 @@ class AsyncTransactionalPusher(Protocol):
     """`TransactionalPusher` with coroutines."""
 
     async def push_within(self, connection: object, *messages: Message) -> None: ...
+
+    async def shares_database(self, connection: object) -> bool: ...
 
 
 #: Every synchronous capability, in the order of the contract's table.

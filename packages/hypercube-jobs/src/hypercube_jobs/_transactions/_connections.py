@@ -61,10 +61,10 @@ def after_commit(connection: object, late: Late) -> bool:
     library = _library(connection)
     if library is None:
         raise NotSupported(
-            "this queue's driver cannot store a job within a transaction, and a "
-            f"{type(connection).__name__} tells nobody when it commits: pass an SQLAlchemy "
-            "Session or Connection, or Django's connection; or dispatch after the commit, or use "
-            "a queue in the same database (hypercube-queue-sql)"
+            "the job cannot be stored in this transaction, since the queue is not in the same "
+            f"database, and a {type(connection).__name__} tells nobody when it commits: pass an "
+            "SQLAlchemy Session or Connection, or Django's connection; or dispatch after the "
+            "commit, or use a queue in the same database (hypercube-queue-sql)"
         )
     return library.after_commit(connection, late)
 
