@@ -109,11 +109,7 @@ class RedisCluster(Redis):
 
 
 class RedisReplicatedCluster(RedisCluster):
-    """Three servers that share the slots, a replica of the first, and one that has not joined.
-
-    A node can be cut off from the others, while clients still reach it, by
-    `DEBUG DROP-CLUSTER-PACKET-FILTER -2`, and heard again by `-1`.
-    """
+    """Three servers that share the slots, a replica of the first, and one that has not joined."""
 
     name = "redis-cluster-replica"
     title = "Redis Cluster with a replica"
@@ -122,7 +118,9 @@ class RedisReplicatedCluster(RedisCluster):
     def member(self, index: int, ports: Sequence[int]) -> Kind:
         bus = str(ports[index] + 10_000)
         more = ("--cluster-node-timeout", "2000", "--cluster-replica-validity-factor", "0")
-        cluster = ("--cluster-enabled", "yes", "--cluster-port", bus, *more)
+        # Whoever gives its last slot away stays a primary.
+        stays = ("--cluster-allow-replica-migration", "no")
+        cluster = ("--cluster-enabled", "yes", "--cluster-port", bus, *more, *stays)
         return _Node(self, *cluster, "--enable-debug-command", "yes")
 
     def assemble(self, nodes: Sequence[Address]) -> None:
