@@ -6,7 +6,15 @@ from tools.backends.kind import Kind
 from tools.backends.mysql import MariaDB, MySQL
 from tools.backends.postgres import Postgres
 from tools.backends.rabbitmq import RabbitMQ, RabbitMQ40
-from tools.backends.redis import Redis, RedisCluster, RedisSentinel, Valkey, ValkeyCluster
+from tools.backends.redis import (
+    Redis,
+    RedisCluster,
+    RedisReplicatedCluster,
+    RedisSentinel,
+    Valkey,
+    ValkeyCluster,
+    ValkeyReplicatedCluster,
+)
 from tools.backends.sqs import Ministack, Moto
 
 _ALL: tuple[Kind, ...] = (
@@ -15,9 +23,11 @@ _ALL: tuple[Kind, ...] = (
     MariaDB(),
     Redis(),
     RedisCluster(),
+    RedisReplicatedCluster(),
     RedisSentinel(),
     Valkey(),
     ValkeyCluster(),
+    ValkeyReplicatedCluster(),
     RabbitMQ(),
     RabbitMQ40(),
     Moto(),

@@ -108,11 +108,62 @@ class RedisCluster(Redis):
                 raise NotReady("a node holds another for failed")
 
 
+class RedisReplicatedCluster(RedisCluster):
+    """Three servers that share the slots, a replica of the first, and one that has not joined."""
+
+    name = "redis-cluster-replica"
+    title = "Redis Cluster with a replica"
+    size = 5
+
+    def member(self, index: int, ports: Sequence[int]) -> Kind:
+        bus = str(ports[index] + 10_000)
+        more = ("--cluster-node-timeout", "2000", "--cluster-replica-validity-factor", "0")
+        # Whoever gives its last slot away stays a primary.
+        stays = ("--cluster-allow-replica-migration", "no")
+        cluster = ("--cluster-enabled", "yes", "--cluster-port", bus, *more, *stays)
+        return _Node(self, *cluster, "--enable-debug-command", "yes")
+
+    def assemble(self, nodes: Sequence[Address]) -> None:
+        *primaries, replica, _ = nodes
+        super().assemble(primaries)
+        first = primaries[0]
+        ask(replica, "CLUSTER", "MEET", first.host, str(first.port))
+        identity = ask(first, "CLUSTER", "MYID").strip()
+        end = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                ask(replica, "CLUSTER", "REPLICATE", identity)
+                break
+            except NotReady:  # it has not heard of the first one yet
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.05)
+
+    def probe_group(self, nodes: Sequence[Address]) -> None:
+        *joined, _ = nodes
+        super().probe_group(joined)
+        replication = [ask(node, "INFO", "replication") for node in joined]
+        if sum("master_link_status:up\r" in each for each in replication) != 1:
+            raise NotReady("there is not one replica that is up to date")
+
+
 class ValkeyCluster(RedisCluster):
     """Three servers that share the slots; none has a replica."""
 
     name = "valkey-cluster"
     title = "Valkey Cluster"
+    image = Valkey.image
+    programs = Valkey.programs
+    packages = Valkey.packages
+    user = Valkey.user
+    remedy = Valkey.remedy
+
+
+class ValkeyReplicatedCluster(RedisReplicatedCluster):
+    """Three servers that share the slots, a replica of the first, and one that has not joined."""
+
+    name = "valkey-cluster-replica"
+    title = "Valkey Cluster with a replica"
     image = Valkey.image
     programs = Valkey.programs
     packages = Valkey.packages

@@ -39,6 +39,27 @@ def test_what_a_server_refuses_is_told_in_plain_words(reply: str, told: str) -> 
     assert not error.outcome_unknown
 
 
+@pytest.mark.parametrize("code", ["ASK", "MOVED"])
+def test_a_redirection_is_told_in_other_words_to_who_knows_clusters(code: str) -> None:
+    """Another client would not help there."""
+    error = server_error(f"{code} 1 127.0.0.1:1", "redis+cluster://host", cluster=True)
+    assert isinstance(error, BackendError)
+    assert "knows clusters" not in str(error)
+    assert not error.outcome_unknown
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "ERR AUTH <password> called without any password configured for the default user.",
+        "ERR Client sent AUTH, but no password is set",
+    ],
+)
+def test_a_password_that_nobody_asks_for_is_told_from_a_missing_one(reply: str) -> None:
+    """By what servers say since Redis 6, and what they said before."""
+    assert "a password was given" in str(server_error(reply, "redis://host"))
+
+
 def test_a_lack_of_memory_is_a_lack_of_capacity() -> None:
     """Worth repeating later, and nothing was stored (ERR-3)."""
     error = server_error("OOM command not allowed when used memory > 'maxmemory'.", "redis://host")

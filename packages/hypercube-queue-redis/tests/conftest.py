@@ -21,6 +21,7 @@ def pytest_hypercube_servers() -> list[str]:
     """The plugin of tools/backends asks."""
     few = ["redis", "redis-cluster", "redis-sentinel"]
     more = ["redis@binary", "redis-cluster@binary", "valkey", "valkey-cluster"]
+    more += ["redis-cluster-replica", "valkey-cluster-replica"]
     return few + more if ALL else few
 
 

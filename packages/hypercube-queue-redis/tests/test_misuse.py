@@ -142,6 +142,20 @@ def test_a_wrong_password_is_named_as_such_and_not_shown(broken: Redis, scheme: 
     broken.execute_command("AUTH", "another")
 
 
+def test_a_password_that_nobody_asks_for_is_named_as_such(broken: Redis) -> None:
+    """And not as a missing one; nothing was changed."""
+    address = "{host}:{port}".format(**_address(broken))
+    with (
+        open_queue(f"redis://:{_SECRET}@{address}/0?protocol=2") as queue,
+        pytest.raises(
+            BackendError, match="a password was given, and the server asks for none"
+        ) as caught,
+    ):
+        queue.stats("q")
+    assert not caught.value.outcome_unknown
+    assert _SECRET not in str(caught.value)
+
+
 def test_a_missing_password_is_named_as_such(broken: Redis, prefix: str) -> None:
     """BackendError, as for a wrong one."""
     broken.config_set("requirepass", "another")

@@ -132,6 +132,20 @@ def test_a_wrong_password_is_named_as_such_and_not_shown(
     assert _SECRET not in "".join(capfd.readouterr())
 
 
+def test_a_password_that_nobody_asks_for_is_named_as_such(broken: Broken) -> None:
+    """And not as a missing one; nothing was changed. GLIDE does not tell it from a wrong one."""
+    address = broken.address
+    with (
+        open_queue(f"valkey://:{_SECRET}@{address}/0?protocol=2") as queue,
+        pytest.raises(
+            BackendError, match="refuses the user name or the password, or asks for none"
+        ) as caught,
+    ):
+        queue.stats("q")
+    assert not caught.value.outcome_unknown
+    assert _SECRET not in str(caught.value)
+
+
 def test_a_missing_password_is_named_as_such(broken: Broken, opened: Queue) -> None:
     """BackendError, as for a wrong one."""
     broken.set("requirepass", "another")

@@ -23,17 +23,42 @@ _TEXTS = {
     "NOREPLICAS": "the server has too few replicas to take changes",
     "READONLY": "the server is a read-only replica; the queue needs its primary",
     "TRYAGAIN": "the cluster is moving the queue from one node to another",
-    "WRONGPASS": "the server refuses the user name or the password",
+    "WRONGPASS": "the server refuses the user name or the password, or asks for none",
 }
-
-
+#: The same from a node that was asked by a client for clusters.
+_CLUSTER_TEXTS = {
+    "ASK": "the cluster is moving the queue from one node to another",
+    "MOVED": "the nodes of the cluster do not agree yet on which of them has the queue",
+}
 #: What only a person can repair.
 _PERMANENT = frozenset({"CROSSSLOT", "HYPERCUBELAYOUT", "MOVED", "NOAUTH", "NOPERM", "WRONGPASS"})
+#: What a server says to a password when it has none, as of Redis 6 and before.
+_UNEXPECTED_PASSWORD = ("called without any password configured", "but no password is set")
+
+#: Codes that say that another server should be asked, or will be asked in place of this one after
+#: a failover. A connection that met one is closed, and nothing was run.
+WRONG_SERVER = frozenset({"CLUSTERDOWN", "LOADING", "MASTERDOWN", "NOREPLICAS", "READONLY"})
 
 
-def server_error(text: str, place: str) -> QueueError:
-    """What the contract calls an error reply; `place` names the server."""
+def is_password_unexpected(text: str) -> bool:
+    """Whether an error reply says that a password was given to a server that has none."""
+    return any(each in text for each in _UNEXPECTED_PASSWORD)
+
+
+def server_error(text: str, place: str, *, cluster: bool = False) -> QueueError:
+    """What the contract calls an error reply.
+
+    `place` names the server, `cluster` says that it was asked by a client that knows clusters.
+    """
     code = text.partition(" ")[0]
+    if cluster and code in _CLUSTER_TEXTS:
+        return BackendError(f"{place}: {_CLUSTER_TEXTS[code]}")
+    if is_password_unexpected(text):
+        return BackendError(
+            f"{place}: a password was given, and the server asks for none; leave it out, or set "
+            "one on the server (requirepass, or a user by ACL SETUSER)",
+            permanent=True,
+        )
     if code == "OOM":
         return CapacityExceeded(
             f"{place}: the server has reached its maxmemory; nothing was stored"

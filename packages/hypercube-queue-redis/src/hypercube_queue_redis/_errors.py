@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from redis import ConnectionPool
 from redis.exceptions import (
     AuthenticationError,
     MaxConnectionsError,
@@ -12,7 +13,7 @@ from redis.exceptions import (
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from hypercube_queue import BackendError, QueueError
-from hypercube_queue_lua import server_error
+from hypercube_queue_lua import is_password_unexpected, server_error
 
 #: The code of an error reply, by the class that redis-py has for it; it cuts the code off.
 _CODES = {
@@ -36,9 +37,12 @@ _CODES = {
 CLIENT_ERRORS = (RedisError, RedisClusterException)
 
 
-def translation(error: Exception, place: str, *, sent: bool) -> QueueError:
-    """What the contract calls it; `sent`: the server may have received the request."""
-    translated = _translation(error, place, sent=sent)
+def translation(error: Exception, place: str, *, sent: bool, cluster: bool) -> QueueError:
+    """What the contract calls it.
+
+    `sent`: the server may have received the request. `cluster`: it was asked as a node of one.
+    """
+    translated = _translation(error, place, sent=sent, cluster=cluster)
     translated.__cause__ = error
     return translated
 
@@ -46,6 +50,8 @@ def translation(error: Exception, place: str, *, sent: bool) -> QueueError:
 def code_of(error: Exception) -> str:
     """The first word of an error reply as the server sent it, or nothing."""
     code = _CODES.get(type(error).__name__)
+    if code == "WRONGPASS" and is_password_unexpected(str(error)):
+        return "ERR"
     if code == "WRONGPASS" and not str(error).startswith(("WRONGPASS", "invalid ")):
         return "NOAUTH"
     if code is None and isinstance(error, ResponseError):
@@ -53,16 +59,25 @@ def code_of(error: Exception) -> str:
     return code or ""
 
 
-def _translation(error: Exception, place: str, *, sent: bool) -> QueueError:
+def redirection(error: Exception, pool: ConnectionPool) -> tuple[int, tuple[str, int]]:
+    """The slot and the address that ASK or MOVED names; `pool` leads to the node that said it."""
+    slot, address = str(error).split()[-2:]
+    host, _, port = address.rpartition(":")
+    # A node that does not know the host of another means its own.
+    return int(slot), (host or str(pool.connection_kwargs["host"]), int(port))
+
+
+def _translation(error: Exception, place: str, *, sent: bool, cluster: bool) -> QueueError:
     if code := code_of(error):
         text = str(error)
-        return server_error(text if text.startswith(code) else f"{code} {text}", place)
+        reply = text if text.startswith(code) else f"{code} {text}"
+        return server_error(reply, place, cluster=cluster)
     if isinstance(error, MaxConnectionsError):
         return BackendError(f"{place}: the client's pool allows no further connection")
     if isinstance(error, RedisClusterException):
         # All nodes have the same users.
         if isinstance(error.__cause__, AuthenticationError):
-            return _translation(error.__cause__, place, sent=False)
+            return _translation(error.__cause__, place, sent=False, cluster=cluster)
         return BackendError(f"{place}: no node answers as one of a cluster: {error}")
     if isinstance(error, RedisTimeoutError):
         what = "no answer in time" if sent else "it cannot be reached in time"

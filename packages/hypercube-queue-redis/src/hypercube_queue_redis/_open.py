@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from redis import Redis, RedisCluster, Sentinel
+from redis import Redis, Sentinel
 from redis.backoff import NoBackoff
-from redis.cluster import ClusterNode
 from redis.retry import Retry
 
 from hypercube_queue import InvalidArgument
 from hypercube_queue.driver import QueueURL, shown
 from hypercube_queue_lua import Options, addresses
-from hypercube_queue_redis._nodes import ClusterNodes, Nodes, OneServer
+from hypercube_queue_redis._nodes import ClusterNodes, Nodes, OneServer, pool_of
 from hypercube_queue_redis._queue import RedisQueue
 
 _PORT = 6379
@@ -85,12 +84,9 @@ def _cluster(parts: QueueURL, settings: dict[str, Any]) -> Callable[[], Nodes]:
         )
     nodes = addresses(parts, _PORT)
 
-    def make() -> Nodes:
-        # Redis-py has no types for this and for Sentinel.
-        first = [ClusterNode(host, port) for host, port in nodes]  # type: ignore[no-untyped-call]
-        return ClusterNodes(RedisCluster(startup_nodes=first, **settings))
-
-    return make
+    return lambda: ClusterNodes(
+        nodes, lambda address: pool_of(Redis(host=address[0], port=address[1], **settings))
+    )
 
 
 def _sentinel(parts: QueueURL, settings: dict[str, Any]) -> Callable[[], Nodes]:

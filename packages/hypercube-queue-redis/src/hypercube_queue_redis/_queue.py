@@ -72,4 +72,4 @@ def _nodes(client: object) -> Nodes:
             "the client was made with decode_responses=True, and payloads are bytes that need "
             "not be any text; make one without it for the queue"
         )
-    return OneServer(client) if isinstance(client, Redis) else ClusterNodes(client)
+    return OneServer(client) if isinstance(client, Redis) else ClusterNodes.of(client)

@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeAlias, cast
 
-from redis import ConnectionPool
+from redis import Connection, ConnectionPool
+from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
+from redis.sentinel import SentinelManagedConnection
 
 from hypercube_queue.driver import Deadline
-from hypercube_queue_redis._errors import CLIENT_ERRORS
+from hypercube_queue_lua import WRONG_SERVER
+from hypercube_queue_redis._errors import CLIENT_ERRORS, code_of
 
 Command: TypeAlias = "tuple[bytes | int | float | str, ...]"
 
@@ -37,6 +40,7 @@ class Trip:
         """Send the commands; raises NotSent, or a client error when some of it may have arrived."""
         self._pool = pool
         self._end = end
+        self._is_wrong_server = False
         try:
             if end.passed:
                 raise RedisTimeoutError("the time for the call was over before it was sent")
@@ -55,24 +59,44 @@ class Trip:
             self.close()
             raise
 
+    def __enter__(self) -> Trip:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def read(self) -> object:
-        """The next reply; a ResponseError is returned, any other client error raised."""
+        """The next reply; an error reply is returned, any other client error raised."""
         self._limit()
         reply: object
         try:
-            reply = self._connection.read_response()
-        except ResponseError as error:
+            reply = self._reply()
+        except (ResponseError, RedisConnectionError) as error:
+            code = code_of(error)
+            if not code and not isinstance(error, ResponseError):
+                raise
             reply = error
+            self._is_wrong_server |= code in WRONG_SERVER
         self._unread -= 1
         return reply
 
     def close(self) -> None:
-        """Give the connection back. One with unread replies is of no use to anybody."""
-        if self._unread:
+        """Give the connection back.
+
+        One with unread replies is of no use to anybody, and one to a server that refuses to
+        serve would meet the same refusal for as long as that server lives.
+        """
+        if self._unread or self._is_wrong_server:
             self._connection.disconnect()
         elif self._connection._sock is not None:
             self._connection._sock.settimeout(self._connection.socket_timeout)
         self._pool.release(self._connection)
+
+    def _reply(self) -> object:
+        if isinstance(self._connection, SentinelManagedConnection):
+            # Its own method turns READONLY into a lost connection, with an unknown outcome.
+            return Connection.read_response(self._connection, disconnect_on_error=False)
+        return self._connection.read_response(disconnect_on_error=False)
 
     def _limit(self) -> None:
         # Redis-py has a time limit per connection, and none for a request.

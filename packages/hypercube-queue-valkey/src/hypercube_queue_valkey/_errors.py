@@ -35,13 +35,15 @@ _REFUSED = re.compile(r"\b(?P<code>NOAUTH|WRONGPASS|NOPERM|LOADING|MASTERDOWN)\b
 #: What GLIDE says in words of its own, as the server would have said it.
 _WORDS = {
     "No primary node found": "READONLY",
+    # With RESP2 it does not say how.
+    "Password authentication failed": "WRONGPASS",
     "refused to switch database": "ERR DB index is out of range",
 }
 
 
-def translation(error: GlideError, place: str) -> QueueError:
-    """What the contract calls it."""
-    translated = _translation(error, place)
+def translation(error: GlideError, place: str, *, cluster: bool) -> QueueError:
+    """What the contract calls it; `cluster`: the client is one for clusters."""
+    translated = _translation(error, place, cluster=cluster)
     translated.__cause__ = error
     return translated
 
@@ -54,15 +56,12 @@ def code_of(error: GlideError) -> str:
     return match["code"] or _CODES.get(match["name"], match["name"])
 
 
-def _translation(error: GlideError, place: str) -> QueueError:
+def _translation(error: GlideError, place: str, *, cluster: bool) -> QueueError:
     text = str(error).strip()
     if (match := _REPLY.match(text)) is not None:
-        return server_error(f"{code_of(error)} {match['text']}", place)
-    if (match := _REFUSED.search(text)) is not None:
-        return server_error(match["code"], place)
-    for words, reply in _WORDS.items():
-        if words in text:
-            return server_error(reply, place)
+        return server_error(f"{code_of(error)} {match['text']}", place, cluster=cluster)
+    if reply := _refusal(text):
+        return server_error(reply, place)
     if isinstance(error, ClosingError | ConfigurationError):
         return BackendError(f"{place}: the client cannot be used: {text}")
     if "connect failed" in text or "FatalSendError" in text:
@@ -71,3 +70,10 @@ def _translation(error: GlideError, place: str) -> QueueError:
     if isinstance(error, GlideTimeoutError):
         what = "no answer in time"
     return BackendError(f"{place}: {what}", outcome_unknown=True)
+
+
+def _refusal(text: str) -> str:
+    """The error reply that a failed handshake tells of, or nothing."""
+    if (match := _REFUSED.search(text)) is not None:
+        return match["code"]
+    return next((reply for words, reply in _WORDS.items() if words in text), "")

@@ -58,7 +58,7 @@ def from_url(url: str) -> ValkeyQueue:
     make = _maker(parts, options, nodes, tls=base == "valkeys", cluster=cluster)
     parts.options.refuse_unknown()
     has_choice = len(nodes) > 1 and not cluster
-    return ValkeyQueue._opened(make, repr(parts), options, has_choice=has_choice)
+    return ValkeyQueue._opened(make, repr(parts), options, cluster=cluster, has_choice=has_choice)
 
 
 def _maker(

@@ -58,16 +58,25 @@ class ValkeyQueue(LuaQueue):
         # GLIDE has no other way to say how a client was made.
         configuration = client._config
         adapter = ValkeyClient(
-            lambda: type(client).create(configuration), "valkey", borrowed=client
+            lambda: type(client).create(configuration),
+            "valkey",
+            cluster=isinstance(client, GlideClusterClient),
+            borrowed=client,
         )
         super().__init__(adapter, options, kind=_KIND)
 
     @classmethod
     def _opened(
-        cls, make: Callable[[], AnyClient], place: str, options: Options, *, has_choice: bool
+        cls,
+        make: Callable[[], AnyClient],
+        place: str,
+        options: Options,
+        *,
+        cluster: bool,
+        has_choice: bool,
     ) -> ValkeyQueue:
         """A queue over clients that it makes, and closes, itself."""
         queue = cls.__new__(cls)
-        client = ValkeyClient(make, place, has_choice=has_choice)
+        client = ValkeyClient(make, place, cluster=cluster, has_choice=has_choice)
         LuaQueue.__init__(queue, client, options, kind=_KIND)
         return queue
