@@ -74,12 +74,11 @@ def test_a_count_of_nothing_cuts_no_batch_short(
     assert len(queue.pop("work", 40, wait=timedelta(0))) == 40
 
 
-def test_what_comes_after_others_were_faster_is_passed_on_uncounted(
-    url: str, open_: Callable[[str], RabbitMQQueue], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A consumer that expected more than there was is not cancelled, and keeps nothing."""
-    first, second = open_(url), open_(url)
-    first.push(*(Message("work", id=f"early {n}") for n in range(10)))
+def _left_with_a_consumer(
+    queue: RabbitMQQueue, monkeypatch: pytest.MonkeyPatch, count: int = 10
+) -> list[Message]:
+    """Deliveries of a pop that had expected five times as many as there were."""
+    queue.push(*(Message("work", id=f"early {n}") for n in range(count)))
 
     async def many(*_: object) -> int:
         return 200
@@ -87,21 +86,94 @@ def test_what_comes_after_others_were_faster_is_passed_on_uncounted(
     with monkeypatch.context() as patch:
         patch.setattr(_careful, "ready", many)
         patch.setattr(_careful, "_SILENCE", 1.0)  # else a busy broker brings some too late
-        early = first.pop("work", 50, wait=timedelta(0))
-    assert len(early) == 10
+        early = queue.pop("work", 5 * count, wait=timedelta(0))
+    assert len(early) == count
+    return early
+
+
+def _late(queue: RabbitMQQueue, ids: set[str]) -> list[Message]:
+    """What comes until all of these have come, settled."""
+    received: list[Message] = []
+    end = time.monotonic() + 60
+    while ids - {each.id for each in received} and time.monotonic() < end:
+        deliveries = queue.pop("work", 50, wait=timedelta(seconds=1))
+        queue.ack(*deliveries)
+        received += deliveries
+    return received
+
+
+def test_what_comes_after_others_were_faster_is_passed_on_uncounted(
+    url: str, open_: Callable[[str], RabbitMQQueue], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A consumer that expected more than there was is cancelled when nothing can be on its way.
+
+    Each ack entitles it to one more, so that is not when as many have come as it asked for.
+    """
+    first, second = open_(url), open_(url)
+    monkeypatch.setattr(_careful, "_HELD", 600.0)
+    early = _left_with_a_consumer(first, monkeypatch)
     [holding] = {each.driver_data.channel for each in early}  # type: ignore[union-attr]
     first.ack(*early)
     assert holding.consumer is not None
 
-    second.push(*(Message("work", id=f"late {n}") for n in range(45)))
-    received: list[Message] = []
-    end = time.monotonic() + 20
-    while len(received) < 45 and time.monotonic() < end:
-        received += second.pop("work", 45 - len(received), wait=timedelta(seconds=1))
+    raw = holding.channel.raw
+    cancel = raw.basic_cancel
+    unsettled: list[int] = []
 
-    assert sorted(each.id for each in received) == sorted(f"late {n}" for n in range(45))
+    def recording(*arguments: object, **options: object) -> object:
+        unsettled.append(len(holding.unsettled))
+        return cancel(*arguments, **options)
+
+    monkeypatch.setattr(raw, "basic_cancel", recording)
+    ids = {f"late {n}" for n in range(200)}
+    pushing = threading.Thread(
+        target=lambda: [second.push(Message("work", id=each)) for each in sorted(ids)]
+    )
+    pushing.start()
+    received = _late(second, ids)
+    pushing.join(60)
+
+    assert sorted(each.id for each in received) == sorted(ids)
     assert {each.attempt for each in received} == {1}
     # The copies may come before the first queue has heard that they are stored.
+    end = time.monotonic() + 20
     while holding.consumer is not None or holding.unsettled:
         assert time.monotonic() < end
         time.sleep(0.01)
+    assert unsettled == [holding.prefetch]
+
+
+def test_a_single_message_is_not_passed_on_for_ever(
+    url: str, open_: Callable[[str], RabbitMQQueue], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two consumers that nobody waits for any more would hand it to one another."""
+    first, second, third = open_(url), open_(url), open_(url)
+    for queue in (first, second):
+        queue.ack(*_left_with_a_consumer(queue, monkeypatch))
+
+    third.push(Message("work", id="single"))
+    [received] = _late(third, {"single"})
+    assert received.attempt == 1
+    assert third.pop("work", wait=timedelta(0)) == []
+
+
+def test_closing_removes_the_old_copies_of_what_was_passed_on(
+    url: str, open_: Callable[[str], RabbitMQQueue], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else they would come again once their connection is gone."""
+    first, second = open_(url), open_(url)
+    monkeypatch.setattr(_careful, "_HELD", 600.0)
+    early = _left_with_a_consumer(first, monkeypatch)
+    [holding] = {each.driver_data.channel for each in early}  # type: ignore[union-attr]
+    first.ack(*early)
+    # It takes these, and their copies, and is not full then.
+    second.push(Message("work", id="a"))
+    end = time.monotonic() + 20
+    while not holding.unsettled:
+        assert time.monotonic() < end
+        time.sleep(0.001)
+    first.close()
+
+    received = _late(second, {"a"})
+    assert [each.id for each in received] == ["a"]
+    assert second.pop("work", wait=timedelta(0)) == []

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
 from hypercube_queue import BatchError, Message, NotFound, QueueError
 from hypercube_queue_rabbitmq import RabbitMQQueue
+from hypercube_queue_rabbitmq._consuming import ConsumingChannel
 
 pytestmark = pytest.mark.server("rabbitmq")
 
@@ -96,3 +100,27 @@ def _failed(call: Callable[..., None], *messages: Message) -> list[tuple[int, ty
     except BatchError as error:
         return [(failure.index, type(failure.error)) for failure in error.failed]
     return []
+
+
+def test_each_delivery_on_a_shared_channel_may_be_held_for_the_whole_time() -> None:
+    """The clock is that of the oldest which is still there, and not of the first that came."""
+
+    async def run() -> None:
+        pika, closed = MagicMock(is_open=True), threading.Event()
+        channel = ConsumingChannel(
+            SimpleNamespace(raw=pika, closed_by=None, on_closed=[], close=closed.set),  # type: ignore[arg-type]
+            None,
+            60.0,
+            lambda _: None,
+        )
+        channel.add(1)
+        channel.add(2)
+        channel.unsettled[1] -= 61
+        channel.give_back([1])
+        channel._expire()
+        assert not closed.is_set()
+        channel.unsettled[2] -= 61
+        channel._expire()
+        assert closed.is_set()
+
+    asyncio.run(run())

@@ -2,22 +2,28 @@
 
 When a consumer is cancelled, the broker puts back what was on its way to it. Before 4.3 that
 counts as a lost delivery, so a message might be at attempt 7 that nobody has seen. Only a
-consumer that has got all that its prefetch allows can be cancelled without that.
+consumer that holds as many unsettled deliveries as its prefetch allows can be cancelled without
+that.
 
 So a consumer asks for a part of what is surely there, and few messages are taken by single gets,
 which have no such moment. Where others were faster and the consumer is short of some, it is left
-alone, and what still comes to it is published anew with its attempts as they were.
+alone, and what still comes to it is published anew with its attempts as they were. The old copies
+are removed only when the consumer holds enough to be cancelled: a message that nobody else takes
+comes to it again and again, and soon fills it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from pika.exceptions import AMQPError  # type: ignore[import-untyped]  # pika ships no types
+
 from hypercube_queue.driver import UnreadableEnvelope, checked_envelope, encode_envelope
-from hypercube_queue_rabbitmq._consuming import Arrival, ConsumingChannel
+from hypercube_queue_rabbitmq._consuming import Arrival, Consumer, ConsumingChannel
 from hypercube_queue_rabbitmq._incoming import delivered_before
 from hypercube_queue_rabbitmq._outgoing import Destination, Outgoing
 from hypercube_queue_rabbitmq._publishing import Publisher
@@ -31,6 +37,11 @@ LOOKS_EVERY = 0.1
 #: some meanwhile, and for no fewer than that.
 _SHARE = 4
 _WORTH_A_CONSUMER = 8
+#: The prefetch of a consumer, so that one which is short of some is filled soon.
+_MOST_AT_ONCE = 64
+#: Seconds for which an old copy is kept to fill a consumer. If its connection is lost meanwhile,
+#: both copies are delivered.
+_HELD = 5.0
 #: Seconds in which nothing came, so that others must have been faster.
 _SILENCE = 0.1
 #: Seconds for publishing anew what came too late.
@@ -51,6 +62,8 @@ class CarefulTaking:
     def __init__(self, publisher: Publisher) -> None:
         self._publisher = publisher
         self._passing_on: set[asyncio.Task[None]] = set()
+        #: Consumers that are short of some and are left alone.
+        self._short: list[Consumer] = []
 
     async def take(
         self,
@@ -71,7 +84,7 @@ class CarefulTaking:
         try:
             while (left := limit - len(arrivals)) and (not arrivals or time() < enough):
                 there = await ready(channel, source.name)
-                wanted = min(left, there // _SHARE)
+                wanted = min(left, there // _SHARE, _MOST_AT_ONCE)
                 if wanted < _WORTH_A_CONSUMER:
                     if there or arrivals or certainly:
                         arrivals += await get(channel, source.name, left, enough)
@@ -84,7 +97,7 @@ class CarefulTaking:
                     raise
                 arrivals += consumer.arrivals
                 if not filled:
-                    consumer.pass_on(lambda late: self._begin(late, source))
+                    self._pass_on(consumer, source)
                     return arrivals
                 await consumer.stop(entirely=True)
                 channel.taken = True
@@ -96,12 +109,31 @@ class CarefulTaking:
         channel.let_go()
         return arrivals
 
-    def _begin(self, late: Arrival, source: Source) -> None:
-        task = asyncio.get_running_loop().create_task(self._renew(late, source))
-        self._passing_on.add(task)
-        task.add_done_callback(self._passing_on.discard)
+    async def finish(self, seconds: float) -> None:
+        """Stop passing on, within about so many seconds.
 
-    async def _renew(self, late: Arrival, source: Source) -> None:
+        A connection that is closed in the middle of it would leave two copies.
+        """
+        passing_on = [each for each in self._short if each.unsettled]
+        await asyncio.gather(*(each.stopped(seconds / 2) for each in passing_on))
+        for each in self._short:
+            with contextlib.suppress(AMQPError, OSError, TimeoutError):
+                async with asyncio.timeout(seconds / 2):
+                    await each.stop(entirely=True)
+        if self._passing_on:
+            await asyncio.wait(self._passing_on, timeout=seconds / 2)
+
+    def _pass_on(self, consumer: Consumer, source: Source) -> None:
+        def begin(late: Arrival) -> None:
+            task = asyncio.get_running_loop().create_task(self._renew(late, consumer, source))
+            self._passing_on.add(task)
+            task.add_done_callback(self._passing_on.discard)
+
+        self._short = [each for each in self._short if not each.is_over]
+        self._short.append(consumer)
+        consumer.pass_on(begin)
+
+    async def _renew(self, late: Arrival, consumer: Consumer, source: Source) -> None:
         stored = False
         try:
             envelope = checked_envelope(late.body)
@@ -111,6 +143,8 @@ class CarefulTaking:
             end = asyncio.get_running_loop().time() + _PATIENCE
             await self._publisher.publish([renewed], end)
             stored = renewed.stored
+            if stored:
+                await consumer.stopped(_HELD)
         except UnreadableEnvelope:
             pass  # it has no attempts that anybody counts
         if stored and late.tag in late.channel.unsettled:

@@ -170,6 +170,7 @@ class Client:
 
     async def close(self, seconds: float) -> None:
         """Close both connections; what was sent arrives."""
+        await self._careful.finish(seconds)
         await asyncio.gather(self._publishing.close(seconds), self._consuming.close(seconds))
 
     # Within

@@ -8,6 +8,7 @@ is held by somebody who does not know of it, and none goes back that somebody co
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import logging
 from collections.abc import Callable, Iterable
@@ -61,8 +62,8 @@ class ConsumingChannel:
         #: A pop has it, with a consumer or about to make one.
         self.taken = False
         self.consumer: Consumer | None = None
-        #: Tags, in the order of their arrival.
-        self.unsettled: dict[int, None] = {}
+        #: When each came, by tag, in the order of their arrival.
+        self.unsettled: dict[int, float] = {}
         #: Those of them whose settlement is under way, until it ends.
         self.moving: dict[int, asyncio.Future[None]] = {}
         #: Called when a get finds its queue empty.
@@ -80,10 +81,10 @@ class ConsumingChannel:
         return self.channel.closed_by is None and bool(self.channel.raw.is_open)
 
     def add(self, tag: int) -> None:
-        """Note a delivery. The first one begins the time for which they may be held."""
-        self.unsettled[tag] = None
+        """Note a delivery, from now on held for max_hold at most."""
+        loop = asyncio.get_running_loop()
+        self.unsettled[tag] = loop.time()
         if self._expiry is None:
-            loop = asyncio.get_running_loop()
             self._expiry = loop.call_later(self._max_hold, self._expire)
 
     async def ack(self, tags: Iterable[int]) -> None:
@@ -158,6 +159,11 @@ class ConsumingChannel:
                 self._on_free(self)
 
     def _expire(self) -> None:
+        loop = asyncio.get_running_loop()
+        expires = min(self.unsettled.values()) + self._max_hold
+        if expires > loop.time():
+            self._expiry = loop.call_at(expires, self._expire)
+            return
         # The broker would do the same soon, and some versions of it would not count it.
         logger.warning(
             "%d deliveries were held for longer than max_hold and are given back",
@@ -174,11 +180,11 @@ class ConsumingChannel:
         self.unsettled.clear()
         self._stop_clock()
         if self.consumer is not None:
-            self.consumer.end(reason)
+            self.consumer.lose(reason)
 
     def _on_cancelled_by_broker(self, frame: Any) -> None:
         if self.consumer is not None and self.consumer.tag == frame.method.consumer_tag:
-            self.consumer.end(ConsumerCancelled(self.consumer.tag))
+            self.consumer.lose(ConsumerCancelled(self.consumer.tag))
 
 
 class Consumer:
@@ -189,7 +195,9 @@ class Consumer:
         self.tag = f"pop-{next(_tags)}"
         self._channel = channel
         self._limit = limit
-        self._came = 0
+        #: Its deliveries, of which some may be settled.
+        self._tags: set[int] = set()
+        self._over = asyncio.Event()
         self._abandoned = False
         self._heir: Callable[[Arrival], None] | None = None
         self._error: Exception | None = None
@@ -249,21 +257,47 @@ class Consumer:
         if self._next is not None and not self._next.done():
             self._next.set_exception(reason)
 
+    def lose(self, reason: Exception) -> None:
+        """The broker has ended it, for this reason."""
+        self._over.set()
+        self.end(reason)
+
     def pass_on(self, to: Callable[[Arrival], None]) -> None:
-        """The pop is over, but more may come: hand it to somebody, and stop when that is all."""
+        """Hand what still comes to `to`, now that the pop is over.
+
+        It stops once as many of its deliveries are unsettled as it may get. Each that is settled
+        entitles it to another one, so before that something may be on its way at any time.
+        """
         self._heir = to
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it gets nothing more."""
+        return self._over.is_set()
+
+    @property
+    def unsettled(self) -> int:
+        """How many of its deliveries are not settled."""
+        self._tags.intersection_update(self._channel.unsettled)
+        return len(self._tags)
+
+    async def stopped(self, seconds: float) -> None:
+        """Wait until it gets nothing more, for so many seconds at most."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._over.wait()
 
     def on_delivery(self, _raw: Any, method: Any, properties: Any, body: bytes) -> None:
         """Something came."""
         tag = method.delivery_tag
         self._channel.add(tag)
-        self._came += 1
+        self._tags.add(tag)
         arrival = Arrival(self._channel, tag, method.redelivered, properties, body)
         if self._abandoned:
             self._channel.give_back([tag])
         elif self._heir is not None:
             self._heir(arrival)
-            if self._came == self._limit:
+            if self.unsettled == self._limit:
                 self._begin_to_stop()
         else:
             self.arrivals.append(arrival)
@@ -290,5 +324,6 @@ class Consumer:
                 await self._channel.channel.call(cancel)
         except (AMQPError, OSError) as error:
             self._error = error
+        self._over.set()
         if self._channel.consumer is self:
             self._channel.let_go()

@@ -178,7 +178,7 @@ class RabbitMQQueue(Closing):
             self._thread.post(lambda: self._client.wake_all(reason))
             self._gate.wait_until_empty(self._options.operation_timeout)
             with contextlib.suppress(TimeoutError):  # the thread is stopped in any case
-                self._thread.call(lambda: self._client.close(_GOODBYE), 2 * _GOODBYE)
+                self._thread.call(lambda: self._client.close(_GOODBYE), 3 * _GOODBYE)
             self._thread.stop(_GOODBYE)
 
     # Within
