@@ -53,28 +53,33 @@ def server_error(text: str, place: str, *, cluster: bool = False) -> QueueError:
     code = text.partition(" ")[0]
     if cluster and code in _CLUSTER_TEXTS:
         return BackendError(f"{place}: {_CLUSTER_TEXTS[code]}")
-    if is_password_unexpected(text):
-        return BackendError(
-            f"{place}: a password was given, and the server asks for none; leave it out, or set "
-            "one on the server (requirepass, or a user by ACL SETUSER)",
-            permanent=True,
-        )
     if code == "OOM":
         return CapacityExceeded(
             f"{place}: the server has reached its maxmemory; nothing was stored"
         )
+    if explanation := _explained(text):
+        return BackendError(f"{place}: {explanation}", permanent=True)
     if code in _TEXTS:
         return BackendError(f"{place}: {_TEXTS[code]}", permanent=code in _PERMANENT)
+    return BackendError(f"{place}: {text}", outcome_unknown=True)
+
+
+def _explained(text: str) -> str:
+    """What only a person can repair, of replies that have no code of their own; or nothing."""
+    if is_password_unexpected(text):
+        return (
+            "a password was given, and the server asks for none; leave it out, or set one on the "
+            "server (requirepass, or a user by ACL SETUSER)"
+        )
     if "unknown command" in text.lower():
         # The server quotes the arguments, payloads included.
-        return BackendError(
-            f"{place}: the server does not know a command that the queue needs; it takes Redis "
-            "7 or Valkey, or something that speaks as they do",
-            permanent=True,
+        return (
+            "the server does not know a command that the queue needs; it takes Redis 7 or Valkey, "
+            "or something that speaks as they do"
         )
     if "DB index is out of range" in text:
-        return BackendError(f"{place}: the server has no database of this number", permanent=True)
-    return BackendError(f"{place}: {text}", outcome_unknown=True)
+        return "the server has no database of this number"
+    return ""
 
 
 def unsent(error: QueueError) -> QueueError:
