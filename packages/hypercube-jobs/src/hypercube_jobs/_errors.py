@@ -47,7 +47,10 @@ class PermanentError(JobError):
 
         raise PermanentError("the order was deleted") from error
 
-    A subclass of your own that also derives from another error works as well.
+    A subclass of your own that also derives from another error works as well. So does one that is
+    the explicit cause of the error that the handler raises (`raise OrderError() from
+    PermanentError("...")`), and a group of errors each of which is one; where Retry is meant in the
+    same way, the outermost of them counts.
     """
 
 
@@ -57,7 +60,8 @@ class Retry(JobError):
         raise Retry("the bank is closed", delay=timedelta(hours=1)) from error
 
     The attempt has failed like any other and uses up a retry; only the delay is not that of
-    the backoff. Raises InvalidArgument for a delay that is negative or over ten years.
+    the backoff. As PermanentError it counts as an explicit cause and in a group of its like, whose
+    longest delay is taken. Raises InvalidArgument for a delay that is negative or over ten years.
     """
 
     def __init__(self, text: str = "", *, delay: timedelta) -> None:

@@ -17,6 +17,7 @@ from hypercube_jobs._errors import (
     WorkerLost,
 )
 from hypercube_jobs._failure import failure_of
+from hypercube_jobs._instruction import instruction_of
 from hypercube_jobs.worker._decision import (
     MAX_FREE_INTERRUPTIONS,
     Ack,
@@ -63,7 +64,7 @@ class Judge:
             held.standing,
             held.record,
             held.policy,
-            wanted=_wanted_delay(error),
+            wanted=_wanted_delay(held),
         )
         if isinstance(decision, Ack):
             return
@@ -132,16 +133,6 @@ class Judge:
             message.extra = extra
 
 
-def _wanted_delay(error: BaseException | None) -> timedelta | None:
-    """The delay that the handler named by raising Retry, if it did."""
-    if not isinstance(error, _errors.Retry):
-        return None
-    try:
-        return checked_delay(error.delay)
-    except BaseException:  # noqa: BLE001  # a subclass may do anything
-        return None
-
-
 def _outcome(held: Held) -> Outcome:
     """How the attempt ended; where it was ended from outside, `held.error` is put in words."""
     error = held.error
@@ -160,9 +151,22 @@ def _outcome(held: Held) -> Outcome:
         return Outcome.INTERRUPTED
     # An unknown kind may come with the next deploy; an unknown namespace is a missing plugin.
     unknown = not held.began and isinstance(error, UnknownNamespace)
-    if held.unreadable or unknown or isinstance(error, PermanentError):
+    if held.unreadable or unknown or isinstance(instruction_of(error), PermanentError):
         return Outcome.PERMANENT
     return Outcome.FAILED
+
+
+def _wanted_delay(held: Held) -> timedelta | None:
+    """The delay that the handler itself named; its time-out has the last word."""
+    if held.error is None or held.cause is Cause.TIME_LIMIT:
+        return None
+    instruction = instruction_of(held.error)
+    if not isinstance(instruction, _errors.Retry):
+        return None
+    try:
+        return checked_delay(instruction.delay)
+    except BaseException:  # noqa: BLE001  # a subclass may do anything
+        return None
 
 
 def _blame_time_limit(held: Held) -> None:
