@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import threading
 from datetime import UTC, datetime
 from typing import NoReturn
@@ -13,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hypercube_jobs import PermanentError
-from hypercube_jobs._failure import failure_of, from_wire, to_wire
+from hypercube_jobs._failure import failure_of, frames_of_thread, from_wire, to_wire
 
 NOW = datetime(2026, 7, 1, tzinfo=UTC)
 HEADROOM = 16 * 1024
@@ -169,7 +168,7 @@ def test_where_a_thread_hangs_is_told() -> None:
     thread = threading.Thread(target=hang_here)
     thread.start()
     try:
-        while (stack := sys._current_frames().get(thread.ident)) is None:
+        while not (stack := frames_of_thread(thread.ident)):
             pass
         failure = failure_of(TimeoutError("late"), attempt=1, at=NOW, stack=stack)
     finally:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import sys
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from types import FrameType, TracebackType
+from typing import TypeAlias
 
 from hypercube_queue.driver import from_epoch_microseconds
 
@@ -25,6 +27,9 @@ _INNER_FRAMES = 12
 #: All that some store, terminal or parser refuses: controls but tab and newline, surrogates.
 _UNWANTED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 _OUR_FOLDER = str(Path(__file__).parent)
+
+#: Frames and the lines that they are at, outermost first.
+Frames: TypeAlias = list[tuple[FrameType, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +53,7 @@ class Failure:
 
 
 def failure_of(
-    error: BaseException, *, attempt: int, at: datetime, stack: FrameType | None = None
+    error: BaseException, *, attempt: int, at: datetime, stack: Frames | None = None
 ) -> Failure:
     """What to keep of `error`; `stack` says where an attempt is that has raised nothing yet.
 
@@ -57,7 +62,7 @@ def failure_of(
     try:
         lines = list(_error_lines(error, _DEPTH, set()))
         if stack is not None:
-            lines += ["Where it was then:\n", *_stack_lines(_frames_of(stack))]
+            lines += ["Where it was then:\n", *_stack_lines(stack)]
     except BaseException:  # noqa: BLE001  # an error may do anything when it is looked at
         lines = []
     return Failure(
@@ -96,6 +101,17 @@ def from_wire(value: object) -> Failure | None:
         return Failure(type_, text, attempt, from_epoch_microseconds(at), trace)
     except OverflowError:
         return None
+
+
+def frames_of_thread(thread_id: int | None) -> Frames:
+    """Where a thread is; nothing if it has ended."""
+    innermost = sys._current_frames().get(thread_id or 0)
+    return list(traceback.walk_stack(innermost))[::-1] if innermost is not None else []
+
+
+def stack_text(frames: Frames) -> str:
+    """`frames` as a traceback shows them, shortened."""
+    return _cut("".join(_stack_lines(frames)), _TRACEBACK_BYTES).rstrip()
 
 
 def type_name(error: BaseException) -> str:
@@ -164,7 +180,7 @@ def _error_lines(error: BaseException, depth: int, seen: set[int]) -> Iterator[s
                 yield from _error_lines(part, depth - 1, seen)
 
 
-def _frames_in(trace: TracebackType | None) -> list[tuple[FrameType, int]]:
+def _frames_in(trace: TracebackType | None) -> Frames:
     frames = [(frame, line) for frame, line in traceback.walk_tb(trace)]
     # How the worker came to call the handler is of no interest.
     ours = 0
@@ -173,12 +189,7 @@ def _frames_in(trace: TracebackType | None) -> list[tuple[FrameType, int]]:
     return frames[ours:]
 
 
-def _frames_of(stack: FrameType) -> list[tuple[FrameType, int]]:
-    frames = [(frame, line) for frame, line in traceback.walk_stack(stack)]
-    return frames[::-1]
-
-
-def _stack_lines(frames: list[tuple[FrameType, int]]) -> Iterator[str]:
+def _stack_lines(frames: Frames) -> Iterator[str]:
     kept = frames
     if len(frames) > _OUTER_FRAMES + _INNER_FRAMES:
         kept = frames[:_OUTER_FRAMES] + frames[-_INNER_FRAMES:]

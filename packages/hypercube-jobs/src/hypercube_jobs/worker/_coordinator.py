@@ -10,7 +10,6 @@ Leases keeps all of it meanwhile, and the watch sees to what takes too long.
 from __future__ import annotations
 
 import logging
-import sys
 import time
 from asyncio import CancelledError
 from collections.abc import Callable
@@ -18,7 +17,7 @@ from contextvars import Context
 from datetime import timedelta
 
 from hypercube_jobs._errors import WorkerFailed
-from hypercube_jobs._failure import failure_of, text_of, type_name
+from hypercube_jobs._failure import text_of, type_name
 from hypercube_jobs._jobs import Jobs
 from hypercube_jobs._outage import Outage
 from hypercube_jobs.worker._bell import Bell
@@ -34,7 +33,8 @@ from hypercube_jobs.worker._popping import Popping
 from hypercube_jobs.worker._report import Reporter
 from hypercube_jobs.worker._service_thread import service_thread
 from hypercube_jobs.worker._settlement import Settlement
-from hypercube_jobs.worker._verdict import Judge, time_limit_error
+from hypercube_jobs.worker._verdict import Judge
+from hypercube_jobs.worker._watch import CLEAN_UP, Watch
 from hypercube_queue import (
     BackendError,
     InvalidArgument,
@@ -50,8 +50,6 @@ _log = logging.getLogger("hypercube_jobs.worker")
 #: How long a pop that failed waits before it is repeated, in seconds: at first, and at most.
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 5.0
-#: How long cancelled handlers may clean up when the worker is to stop now, in seconds.
-_CLEAN_UP = 5.0
 #: How often a worker that is to stop looks whether it can, in seconds.
 _LOOK = 0.1
 _AT_ONCE = timedelta(0)
@@ -110,6 +108,9 @@ class Coordinator:
             interruption=Interruption() if options.interrupt_threads else None,
             failed=self._fail,
         )
+        self._watch = Watch(
+            self._execution, options, jobs.clock, give_back=self._give_back, end_with=self._end_with
+        )
         self._leases = Leases(queue, self._holding, self._lose, self._fail)
 
     def run(self, on_ready: Callable[[], None]) -> Ending:
@@ -119,7 +120,7 @@ class Coordinator:
         """
         self._settlement.start()
         self._leases.start()
-        service_thread("hypercube-watch", self._watch, self._fail).start()
+        service_thread("hypercube-watch", self._watch.run, self._fail).start()
         try:
             ending = self._work(on_ready)
         finally:
@@ -308,56 +309,8 @@ class Coordinator:
             self._failure = failure
         self.stop()
 
-    def _watch(self) -> None:
-        while (due := self._execution.next_due()) is not None:
-            overdue, late = due
-            try:
-                for held in overdue:
-                    self._end_time(held)
-                self._give_back(late)
-            except BaseException:  # noqa: BLE001  # a bug must not leave time-outs unwatched
-                _log.exception("the watch over time-outs failed; it goes on")
-
-    def _end_time(self, held: Held) -> None:
-        if held.is_async:
-            if held.cause is Cause.TIME_LIMIT:
-                self._execution.cancel(held)
-        elif held.failure is None:
-            stack = sys._current_frames().get(held.thread_id or 0)
-            held.failure = failure_of(
-                time_limit_error(held),
-                attempt=held.attempt.number,
-                at=self._jobs.clock(),
-                stack=stack,
-            )
-            self._end_time_of_thread(held)
-        else:
-            self._end_with(held)
-        self._bell.ring()
-
-    def _end_time_of_thread(self, held: Held) -> None:
-        consequence = (
-            "nothing can end its thread: it keeps its slot, and is retried once it has ended"
-        )
-        if self._options.interrupt_threads:
-            consequence = "its thread is being interrupted"
-            self._execution.cancel(held)
-            if self._options.end_on_overrun:
-                self._execution.look_again(held, _CLEAN_UP)
-        elif self._options.end_on_overrun:
-            consequence = "nothing but the end of this process can end its thread"
-        _log.warning(
-            "job %s %s is over its time-out of %g s; its attempt has failed, but %s",
-            held.attempt.kind,
-            held.attempt.id,
-            held.timeout,
-            consequence,
-        )
-        if self._options.end_on_overrun and not self._options.interrupt_threads:
-            self._end_with(held)
-
     def _end_with(self, held: Held) -> None:
-        """Give up on this thread and, once the other jobs have ended, on the process."""
+        """Give up on this attempt and, once the other jobs have ended, on the process."""
         held.hopeless = True
         self._overrun = True
         self.stop()
@@ -390,11 +343,11 @@ class Coordinator:
 
     def _is_stuck(self, held: Held, now: float, interrupted_at: float) -> bool:
         """Whether there is no use in waiting for this attempt."""
-        if held.hopeless:
+        if held.hopeless or (held.is_async and self._watch.loop_is_lost):
             return True
         if interrupted_at != NEVER and (self._at_once or self._options.process_ends):
-            return now >= interrupted_at + (_CLEAN_UP if self._can_interrupt(held) else 0)
-        return now >= held.started_at + held.timeout + _CLEAN_UP
+            return now >= interrupted_at + (CLEAN_UP if self._can_interrupt(held) else 0)
+        return now >= held.started_at + held.timeout + CLEAN_UP
 
     def _abandon(self, some: list[Held]) -> None:
         """Settle attempts that run on: the process ends before anybody else can have them."""

@@ -14,5 +14,5 @@ class Ending(Enum):
     EMPTY = auto()
     #: `max_jobs` attempts have ended.
     MAX_JOBS = auto()
-    #: A synchronous handler did not end with its time-out, with `end_on_overrun`.
+    #: A handler did not end with its time-out, with `end_on_overrun`.
     OVERRUN = auto()

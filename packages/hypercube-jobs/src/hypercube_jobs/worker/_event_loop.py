@@ -6,11 +6,13 @@ import asyncio
 import contextlib
 import logging
 import threading
+import time
 from collections.abc import Callable
 from contextvars import Context
-from typing import Protocol
+from typing import Any, Protocol
 
-from hypercube_jobs._failure import text_of, type_name
+from hypercube_jobs import _attempt
+from hypercube_jobs._failure import Frames, frames_of_thread, text_of, type_name
 from hypercube_jobs.worker._call import call_async
 from hypercube_jobs.worker._first_step import FirstSteps
 from hypercube_jobs.worker._held import Held
@@ -20,6 +22,8 @@ _log = logging.getLogger("hypercube_jobs.worker")
 
 #: How long the loop may take to end what handlers left running on it, in seconds.
 _GRACE = 5.0
+#: How asyncio calls the steps of tasks, and what else it is asked to call.
+_STEP = asyncio.Handle._run.__code__
 #: How many handlers that never wait are run in one pass of the loop.
 _AT_A_TIME = 64
 
@@ -53,6 +57,8 @@ class EventLoop:
         self._attempts: _Attempts | None = None
         self._stopping = False
         self._ready = threading.Event()
+        #: When the loop was asked for a sign of life that it has not given yet.
+        self._asked_at: float | None = None
 
     def kick(self) -> None:
         """There are free slots, and it is the turn of asynchronous deliveries."""
@@ -72,13 +78,44 @@ class EventLoop:
         if self._attempts is not None:
             self._call_soon(self._attempts.cancel, held)
 
-    def close(self) -> None:
-        """Cancel what handlers left running, and end the thread; one that is stuck is left."""
+    def seconds_blocked(self) -> float:
+        """How long the loop has not got on at least, by when it was asked for a sign of life."""
+        if self._loop is None:
+            return 0.0
+        asked_at = self._asked_at
+        if asked_at is not None:
+            return time.monotonic() - asked_at
+        self._asked_at = time.monotonic()
+        self._call_soon(self._give_sign)
+        return 0.0
+
+    def what_runs(self) -> tuple[Held | None, Frames]:
+        """Where the loop's thread is this moment, and the attempt that it is at, if it is known.
+
+        From any thread, for a loop that is blocked: else the answer is old when it comes.
+        """
+        if self._thread is None or self._loop is None or self._attempts is None:
+            return None, []
+        frames = frames_of_thread(self._thread.ident)
+        held = self._attempts.starting
+        for number, (frame, _) in enumerate(frames):
+            if frame.f_code is _STEP:
+                # Of the callback or the step of a task that the loop has called.
+                if held is None:
+                    held = _attempt_in(frame.f_locals["self"])
+                return held, _beneath(frames[number + 1 :])
+        return held, _beneath(frames)
+
+    def close(self, *, wait: bool = True) -> None:
+        """Cancel what handlers left running, and end the thread; one that is stuck is left.
+
+        Without `wait` it is left at once, since the process is about to end.
+        """
         if self._thread is not None:
             self._stopping = True
             if self._loop is not None:
                 self._call_soon(self._loop.stop)
-            if self._thread.is_alive():
+            if wait and self._thread.is_alive():
                 self._thread.join(_GRACE)
 
     def _run(self) -> None:
@@ -114,7 +151,11 @@ class EventLoop:
     def _give_up(self, error: BaseException) -> None:
         if self._attempts is not None:
             self._attempts.closed = True
+        self._loop = None
         self._slots.end_async(error)
+
+    def _give_sign(self) -> None:
+        self._asked_at = None
 
     def _call_soon(self, function: Callable[..., object], *args: Held) -> None:
         with contextlib.suppress(RuntimeError):  # closed a moment ago
@@ -141,6 +182,8 @@ class _Attempts:
         #: what follows it.
         self._driving = False
         self._following: Held | None = None
+        #: The attempt of that task.
+        self.starting: Held | None = None
 
     def fill_slots(self) -> None:
         try:
@@ -152,6 +195,7 @@ class _Attempts:
     def cancel(self, held: Held) -> None:
         # Before its first step it sees its `cause` by itself.
         if held.began and held.task is not None:
+            held.cancelled = True
             held.task.cancel()
 
     def _drive(self, held: Held | None) -> None:
@@ -160,7 +204,9 @@ class _Attempts:
             if held is None:
                 return
             self._driving = True
+            self.starting = held
             task = self._first_steps.start(self._attend(held), self._slots.context())
+            self.starting = None
             if self._driving:
                 self._driving = False
                 held.task = task
@@ -187,3 +233,27 @@ class _Attempts:
         elif following is not None:
             # Not from here: tasks begin outside of others.
             self._loop.call_soon(self._drive, following)
+
+
+def where(task: asyncio.Task[None]) -> Frames:
+    """Where a task that waits does so, from its handler inwards."""
+    frames: Frames = []
+    waiting: Any = task.get_coro()
+    while (frame := getattr(waiting, "cr_frame", None)) is not None:
+        frames.append((frame, frame.f_lineno))
+        waiting = waiting.cr_await
+    return _beneath(frames)
+
+
+def _attempt_in(handle: asyncio.Handle) -> Held | None:
+    context: Context | None = getattr(handle, "_context", None)
+    run = None if context is None else context.get(_attempt.running)
+    return run if isinstance(run, Held) else None
+
+
+def _beneath(frames: Frames) -> Frames:
+    """Without those of the worker itself at the outer end, unless there are no others."""
+    outer = 0
+    while outer < len(frames) and frames[outer][0].f_globals.get("__package__") == __package__:
+        outer += 1
+    return frames[outer:] or frames

@@ -9,7 +9,7 @@ from contextvars import Context
 from dataclasses import dataclass
 
 from hypercube_jobs._errors import JobError
-from hypercube_jobs._failure import text_of, type_name
+from hypercube_jobs._failure import Frames, text_of, type_name
 from hypercube_jobs.worker._bell import Bell
 from hypercube_jobs.worker._call import call
 from hypercube_jobs.worker._event_loop import EventLoop
@@ -25,6 +25,8 @@ START_WITHIN = 0.1
 _WEIGHT = 0.1
 #: A wait longer than this is cut, since platforms limit them. In seconds.
 _LONG = 3600.0
+#: How often the watch looks after the event loop while asynchronous attempts run, in seconds.
+_LOOK_AT_LOOP = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,7 @@ class Execution:
         #: Wakes the watch when something is due before `_watch_at`.
         self._watching = threading.Condition(self._lock)
         self._watch_at = NEVER
+        self._loop_looked_at = 0.0
         # One job at a time is a promise of order, too.
         self._waiting = Waiting(PATIENCE if concurrency > 1 else 0.0)
         #: The coordinator wants to know when no more than these wait.
@@ -93,6 +96,8 @@ class Execution:
         self._ended = 0
         self._run_seconds: float | None = None
         self._closed = False
+        #: Attempts on the event loop were given up, and the process is to end.
+        self._abandoned_on_loop = False
         self._loop = EventLoop(self, failed)
 
     # What the coordinator does
@@ -152,6 +157,7 @@ class Execution:
             if held not in self._running:
                 return False
             held.abandoned = True
+            self._abandoned_on_loop = self._abandoned_on_loop or held.is_async
             held.duration = time.monotonic() - held.started_at
             self._running.discard(held)
             self._ended += 1
@@ -163,7 +169,7 @@ class Execution:
             self._closed = True
             self._work.notify_all()
             self._watching.notify_all()
-        self._loop.close()
+        self._loop.close(wait=not self._abandoned_on_loop)
 
     # What the watch does
 
@@ -172,10 +178,12 @@ class Execution:
         with self._lock:
             held.deadline = time.monotonic() + seconds
 
-    def next_due(self) -> tuple[list[Held], list[Held]] | None:
+    def next_due(self, *, look_at_loop: bool = False) -> tuple[list[Held], list[Held]] | None:
         """Wait for what is due: attempts over their time-outs, and deliveries to give back.
 
-        The latter have not started in time while all slots are taken. None once closed.
+        The latter have not started in time while all slots are taken. It also returns, with
+        nothing, once a second while asynchronous attempts run or with `look_at_loop`. None
+        once closed.
         """
         with self._lock:
             while not self._closed:
@@ -187,13 +195,25 @@ class Execution:
                 late: list[Held] = []
                 while not self._free and self._waiting and self._start_by() <= now:
                     late.append(self._waiting.take_first())
-                if overdue or late:
+                looks = look_at_loop or any(held.is_async for held in self._running)
+                if overdue or late or (looks and now >= self._loop_looked_at + _LOOK_AT_LOOP):
+                    self._loop_looked_at = now
                     return overdue, late
                 self._watch_at = min((held.deadline for held in self._running), default=NEVER)
+                if looks:
+                    self._watch_at = min(self._watch_at, self._loop_looked_at + _LOOK_AT_LOOP)
                 if self._waiting:
                     self._watch_at = min(self._watch_at, max(self._start_by(), now + 0.01))
                 self._watching.wait(min(self._watch_at - now, _LONG))
             return None
+
+    def seconds_blocked(self) -> float:
+        """How long the event loop has not got on."""
+        return self._loop.seconds_blocked()
+
+    def what_runs_on_loop(self) -> tuple[Held | None, Frames]:
+        """The attempt that the event loop is at, if known, and where its thread is."""
+        return self._loop.what_runs()
 
     def _start_by(self) -> float:
         return self._waiting.first().popped_at + START_WITHIN
@@ -276,7 +296,8 @@ class Execution:
         held.started_at = now
         held.deadline = now + held.timeout
         self._running.add(held)
-        if held.deadline < self._watch_at:
+        look_at = min(held.deadline, now + _LOOK_AT_LOOP) if is_async else held.deadline
+        if look_at < self._watch_at:
             self._watching.notify()
         if len(self._waiting) == self._few:
             self._bell.ring()

@@ -46,6 +46,7 @@ class Held:
         "_attempt",
         "abandoned",
         "began",
+        "cancelled",
         "cause",
         "deadline",
         "decision",
@@ -62,6 +63,7 @@ class Held:
         "middleware",
         "outcome",
         "outcome_unknown",
+        "overdue",
         "pause",
         "place",
         "policy",
@@ -120,6 +122,10 @@ class Held:
         self.hopeless = False
         #: It is settled without it.
         self.abandoned = False
+        #: It is over its time-out, and was told to end.
+        self.overdue = False
+        #: The event loop has told its task to end.
+        self.cancelled = False
         self.cause: Cause | None = None
         self.error: BaseException | None = None
         #: What is recorded of the error.

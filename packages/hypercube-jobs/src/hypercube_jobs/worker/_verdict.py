@@ -136,7 +136,7 @@ class Judge:
 def _outcome(held: Held) -> Outcome:
     """How the attempt ended; where it was ended from outside, `held.error` is put in words."""
     error = held.error
-    if held.cause is Cause.TIME_LIMIT and not (error is None and held.is_async):
+    if held.cause is Cause.TIME_LIMIT and not (error is None and _ended_when_told(held)):
         _blame_time_limit(held)
         return Outcome.FAILED
     if error is None:
@@ -167,6 +167,11 @@ def _wanted_delay(held: Held) -> timedelta | None:
         return checked_delay(instruction.delay)
     except BaseException:  # noqa: BLE001  # a subclass may do anything
         return None
+
+
+def _ended_when_told(held: Held) -> bool:
+    """Whether this is an asynchronous attempt that could be cancelled, and ended soon then."""
+    return held.is_async and held.cancelled and held.failure is None
 
 
 def _blame_time_limit(held: Held) -> None:

@@ -58,8 +58,10 @@ class Worker:
 
     `process_ends` is a promise of the caller's that the process ends as soon as `run` returns.
     Then handlers that go on after `stop_timeout` are not waited for: their jobs are back in
-    the queue at no cost, five seconds later. With `end_on_overrun` a synchronous handler that
-    goes on after its time-out ends the worker, for a supervisor to start another process.
+    the queue at no cost, five seconds later. With `end_on_overrun` a handler that goes on after
+    its time-out ends the worker, for a supervisor to start another process: a synchronous one
+    at once, an asynchronous one after five seconds in which it did not end when cancelled, or
+    blocked the event loop. What else ran on that loop goes back at no cost.
 
     Raises InvalidArgument for a bad option.
     """
