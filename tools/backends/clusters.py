@@ -30,6 +30,13 @@ def is_primary(node: Address) -> bool:
         return False
 
 
+def is_caught_up(primary: Address, replica: Address) -> bool:
+    """Whether a replica has everything; a failover may lose what it has not."""
+    ours, theirs = (ask(node, "INFO", "replication") for node in (primary, replica))
+    [offset] = re.findall(r"master_repl_offset:(\d+)", ours)
+    return f"slave_repl_offset:{offset}\r" in theirs
+
+
 def owner(nodes: Sequence[Address], slot: int) -> Address:
     """The node that takes itself for the owner of a slot."""
     for node in nodes:

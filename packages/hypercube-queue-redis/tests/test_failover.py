@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import socket
 import socketserver
 import threading
@@ -23,6 +22,7 @@ from tools.backends.clusters import (
     fail_over,
     forget_calls,
     identity,
+    is_caught_up,
     is_primary,
     join,
     leave,
@@ -342,7 +342,7 @@ if ALL:
             queue.push(Message(name, id="1"))
             old = owner(joined, _slot(prefix, name))
             new = _replica(joined)
-            wait_until(lambda: _is_caught_up(old, new))
+            wait_until(lambda: is_caught_up(old, new))
             old.kill()
             eventually(lambda: queue.push(Message(name, id="2")))
             old.start()
@@ -364,7 +364,7 @@ if ALL:
             queue.push(Message(name, id="1"))
             old = owner(joined, _slot(prefix, name))
             new = _replica(joined)
-            wait_until(lambda: _is_caught_up(old, new))
+            wait_until(lambda: is_caught_up(old, new))
             cut_off(old, new, [node for node in joined if node is not old])
             try:
                 assert is_primary(old)
@@ -379,10 +379,3 @@ if ALL:
 def _replica(nodes: Sequence[Any]) -> Any:
     [found] = [node for node in nodes if not is_primary(node)]
     return found
-
-
-def _is_caught_up(primary: Address, replica: Address) -> bool:
-    """Whether a replica has everything; a failover may lose what it has not."""
-    ours, theirs = (ask(node, "INFO", "replication") for node in (primary, replica))
-    [offset] = re.findall(r"master_repl_offset:(\d+)", ours)
-    return f"slave_repl_offset:{offset}\r" in theirs

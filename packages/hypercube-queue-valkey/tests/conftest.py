@@ -21,6 +21,7 @@ def pytest_hypercube_servers() -> list[str]:
     """The plugin of tools/backends asks."""
     few = ["valkey", "valkey-cluster"]
     more = ["redis", "redis-cluster", "redis-sentinel", "redis@binary", "redis-cluster@binary"]
+    more.append("valkey-cluster-replica")
     return few + more if ALL else few
 
 

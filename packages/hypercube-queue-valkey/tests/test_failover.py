@@ -2,20 +2,43 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from glide_sync import GlideClient, GlideClientConfiguration, NodeAddress
 from tools.backends import exclusive, server
+from tools.backends.clusters import (
+    calls,
+    cut_off,
+    fail_over,
+    forget_calls,
+    identity,
+    is_caught_up,
+    is_primary,
+    join,
+    leave,
+    mend,
+    move_slot,
+    owner,
+    wait_until,
+)
+from tools.backends.kind import Address
+from tools.backends.redis import ask
 
-from hypercube_queue import BackendError, BatchError, Message, QueueError, open_queue
+from hypercube_queue import BackendError, BatchError, Message, Queue, QueueError, open_queue
+from hypercube_queue_lua import slot_of
+from hypercube_queue_lua._keys import queue_keys
+
+ALL = os.environ.get("HYPERCUBE_TEST_ALL") == "1"
 
 _NOW = timedelta(0)
-_PATIENCE_SECONDS = 30.0
+_PATIENCE_SECONDS = 60.0
 
 
 def eventually(call: Callable[[], None]) -> None:
@@ -106,3 +129,164 @@ def test_a_pop_that_waits_on_a_server_that_is_demoted_moves_on(prefix: str) -> N
             assert [each.id for each in received] == ["new"]
         finally:
             _serve(old, prefix)
+
+
+def _in_first_shard(prefix: str) -> str:
+    """A queue in a slot of the first node, and so of the one that has a replica."""
+    return next(name for name in map(str, range(100)) if _slot(prefix, name) < 5000)
+
+
+def _slot(prefix: str, name: str) -> int:
+    return slot_of(queue_keys(prefix, name).wake)
+
+
+def _keys(prefix: str, name: str) -> list[str]:
+    return [key.decode() for key in queue_keys(prefix, name).all]
+
+
+def _assert_idle_pop_is_cheap(queue: Queue, name: str, nodes: Sequence[Address]) -> None:
+    """A look and a blocking command a second, and a few that are sent elsewhere."""
+    forget_calls(nodes)
+    assert queue.pop(name, wait=timedelta(seconds=3)) == []
+    assert calls(nodes, "eval", "evalsha", "blpop", "cluster|slots") <= 2 * 3 + 1 + 20
+
+
+@pytest.mark.server("valkey-cluster")
+def test_a_slot_that_moved_is_followed(prefix: str) -> None:
+    """Behind the back of an object that knew the old place; no error reaches the caller."""
+    with (
+        exclusive("valkey-cluster") as place,
+        open_queue(place.url("valkey+cluster", "0", prefix=prefix)) as queue,
+    ):
+        name = _in_first_shard(prefix)
+        slot, old = _slot(prefix, name), place.nodes[0]
+        queue.push(Message(name, id="1"), Message(name, id="2"))
+        [held] = queue.pop(name, wait=_NOW)
+        move_slot(place.nodes, slot, place.nodes[1], _keys(prefix, name))
+        try:
+            queue.ack(held)
+            queue.push(Message(name, id="3"))
+            assert [each.id for each in queue.pop(name, 10, wait=_NOW)] == ["2", "3"]
+            _assert_idle_pop_is_cheap(queue, name, place.nodes)
+        finally:
+            move_slot(place.nodes, slot, old, _keys(prefix, name))
+
+
+if ALL:
+
+    @pytest.mark.server("valkey-cluster-replica")
+    def test_an_orderly_failover_is_followed(prefix: str) -> None:
+        """Under pushes that never stop, without an error, and everything is there."""
+        with (
+            exclusive("valkey-cluster-replica") as place,
+            open_queue(place.url("valkey+cluster", "0", prefix=prefix)) as queue,
+            ThreadPoolExecutor(1) as threads,
+        ):
+            name = _in_first_shard(prefix)
+            joined = place.nodes[:4]
+            pushed: list[str] = []
+            done = threading.Event()
+
+            def push() -> None:
+                while not done.is_set():
+                    id = str(len(pushed))
+                    queue.push(Message(name, id=id))
+                    pushed.append(id)
+
+            pushing = threads.submit(push)
+            try:
+                for _ in range(2):
+                    _wait_for_more(pushed)
+                    fail_over(joined, _replica(joined))
+                _wait_for_more(pushed)
+            finally:
+                done.set()
+            pushing.result()
+            received: list[str] = []
+            while held := queue.pop(name, 1000, wait=_NOW):
+                received += [each.id for each in held]
+            assert received == pushed
+            _assert_idle_pop_is_cheap(queue, name, joined)
+
+    @pytest.mark.server("valkey-cluster-replica")
+    def test_a_node_that_joins_later_is_reached(prefix: str) -> None:
+        """It is in nobody's map when a slot moves to it."""
+        with (
+            exclusive("valkey-cluster-replica") as place,
+            open_queue(place.url("valkey+cluster", "0", prefix=prefix)) as queue,
+        ):
+            *joined, spare = place.nodes
+            name = _in_first_shard(prefix)
+            slot = _slot(prefix, name)
+            queue.push(Message(name, id="1"))
+            old = owner(joined, slot)
+            join(spare, joined[1])
+            try:
+                here = identity(spare)
+                wait_until(lambda: all(here in ask(each, "CLUSTER", "NODES") for each in joined))
+                move_slot(place.nodes, slot, spare, _keys(prefix, name))
+                queue.push(Message(name, id="2"))
+                held = queue.pop(name, 10, wait=_NOW)
+                assert [each.id for each in held] == ["1", "2"]
+                queue.ack(*held)
+                _assert_idle_pop_is_cheap(queue, name, place.nodes)
+                move_slot(place.nodes, slot, old, _keys(prefix, name))
+                queue.push(Message(name, id="3"))
+            finally:
+                leave(spare, joined)
+            assert [each.id for each in queue.pop(name, wait=_NOW)] == ["3"]
+
+    @pytest.mark.server("valkey-cluster-replica")
+    def test_a_killed_node_that_is_promoted_again_is_reached(prefix: str) -> None:
+        """Its replica takes over, it comes back as a replica, and takes over in its turn."""
+        with (
+            exclusive("valkey-cluster-replica") as place,
+            open_queue(place.url("valkey+cluster", "0", prefix=prefix)) as queue,
+        ):
+            joined = place.nodes[:4]
+            name = _in_first_shard(prefix)
+            queue.push(Message(name, id="1"))
+            old = owner(joined, _slot(prefix, name))
+            new = _replica(joined)
+            wait_until(lambda: is_caught_up(old, new))
+            old.kill()
+            eventually(lambda: queue.push(Message(name, id="2")))
+            old.start()
+            wait_until(lambda: "master_link_status:up" in ask(old, "INFO", "replication"))
+            fail_over(joined, old)
+            eventually(lambda: queue.push(Message(name, id="3")))
+            assert [each.id for each in queue.pop(name, 10, wait=_NOW)] == ["1", "2", "3"]
+            _assert_idle_pop_is_cheap(queue, name, joined)
+
+    @pytest.mark.server("valkey-cluster-replica")
+    def test_a_primary_that_is_cut_off_is_left_for_the_one_that_took_over(prefix: str) -> None:
+        """It says CLUSTERDOWN for as long as it is cut off, and clients reach both (LIFE-2)."""
+        with (
+            exclusive("valkey-cluster-replica") as place,
+            open_queue(place.url("valkey+cluster", "0", prefix=prefix)) as queue,
+        ):
+            joined = place.nodes[:4]
+            name = _in_first_shard(prefix)
+            queue.push(Message(name, id="1"))
+            old = owner(joined, _slot(prefix, name))
+            new = _replica(joined)
+            wait_until(lambda: is_caught_up(old, new))
+            cut_off(old, new, [node for node in joined if node is not old])
+            try:
+                assert is_primary(old)
+                eventually(lambda: queue.push(Message(name, id="2")))
+                assert [each.id for each in queue.pop(name, 10, wait=_NOW)] == ["1", "2"]
+                _assert_idle_pop_is_cheap(queue, name, joined)
+            finally:
+                mend(old)
+                wait_until(lambda: not is_primary(old))
+
+
+def _wait_for_more(pushed: list[str]) -> None:
+    before = len(pushed)
+    wait_until(lambda: len(pushed) > before + 10)
+
+
+def _replica(nodes: Sequence[Any]) -> Any:
+    [found] = [node for node in nodes if not is_primary(node)]
+    return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 from glide_sync import (
     Batch,
@@ -14,6 +14,8 @@ from glide_sync import (
     ClusterBatchOptions,
     GlideClusterClient,
     GlideError,
+    NodeAddress,
+    RandomNode,
     TEncodable,
 )
 
@@ -43,15 +45,15 @@ _REDIRECTIONS = frozenset({"ASK", "MOVED", "TRYAGAIN"})
 class ValkeyClient:
     """The `Client` of hypercube_queue_lua, over GLIDE.
 
-    `make` gives a client that has not connected yet, and `place` is what error texts call the
-    server. A client stays with the server, or with the nodes of the cluster, that it knows. So
-    after a failover another one is made: when the server refuses to serve, or, where several
-    were named (`has_choice`), when it does not answer.
+    `make` gives a client that has not connected yet, and that knows the addresses given beside
+    its own; `place` is what error texts call the server. A client stays with the server, or with
+    the nodes of the cluster, that it knows. So after a failover another one is made: when the
+    server refuses to serve, or, where several were named (`has_choice`), when it does not answer.
     """
 
     def __init__(
         self,
-        make: Callable[[], AnyClient],
+        make: Callable[[Sequence[NodeAddress]], AnyClient],
         place: str,
         *,
         cluster: bool,
@@ -61,7 +63,9 @@ class ValkeyClient:
         self._place = place
         self._cluster = cluster
         self._has_choice = has_choice
-        self._clients = Clients(make, borrowed)
+        #: The nodes of the cluster, where a client was given up; those of the URL may be gone.
+        self._known: Sequence[NodeAddress] = ()
+        self._clients = Clients(lambda: make(self._known), borrowed)
 
     def run(self, calls: Sequence[Call], end: Deadline) -> list[Reply | QueueError]:
         answers: list[object] = [None] * len(calls)
@@ -77,7 +81,7 @@ class ValkeyClient:
                 index: each for index in waiting if isinstance(each := answers[index], GlideError)
             }
             if any(self._tells_of_failover(each, turns) for each in failed.values()):
-                self._clients.renew()
+                self._renew()
             waiting = []
             if not (end.passed or patience.passed):
                 waiting = [index for index, each in failed.items() if self._is_not_run(each, turns)]
@@ -96,7 +100,7 @@ class ValkeyClient:
         if not isinstance(answer, GlideError):
             return
         if self._tells_of_failover(answer, 0):
-            self._clients.renew()
+            self._renew()
         code = code_of(answer)
         if code != _UNBLOCKED and code not in WRONG_SERVER | _REDIRECTIONS:
             raise self._translation(answer) from answer
@@ -115,6 +119,17 @@ class ValkeyClient:
         self._clients.retire()
 
     # Internal
+
+    def _renew(self) -> None:
+        """Use other clients from now on, which are not worse off than those that are there."""
+        if self._clients.borrowed is not None or not self._clients.is_renewal_due:
+            return
+        if self._cluster:
+            with self._clients.shared() as client:
+                self._known = _nodes_of(client) or self._known
+            if not self._known:
+                return
+        self._clients.renew()
 
     def _round_trip(self, calls: Sequence[Call], end: Deadline) -> list[object]:
         """An answer or a GlideError for each call."""
@@ -173,6 +188,23 @@ def _exchange(client: AnyClient, commands: Sequence[Command], end: Deadline) -> 
     except GlideError as error:
         return [error] * len(commands)
     return list(answers or ())
+
+
+def _nodes_of(client: AnyClient) -> list[NodeAddress]:
+    """The nodes of a cluster, as one of them says; nothing where it does not answer."""
+    try:
+        reply = cast("GlideClusterClient", client).custom_command(
+            ["CLUSTER", "SLOTS"], route=RandomNode()
+        )
+    except GlideError:
+        return []
+    named = {
+        (bytes(host).decode(), int(port))
+        for _, _, *nodes in cast("list[Any]", reply)
+        for host, port, *_ in nodes
+        if host
+    }
+    return [NodeAddress(*each) for each in sorted(named)]
 
 
 def _evalsha(call: Call) -> Command:

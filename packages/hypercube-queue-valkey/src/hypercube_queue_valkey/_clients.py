@@ -84,10 +84,15 @@ class Clients:
             if used.is_retired:
                 used.client.close()
 
+    @property
+    def is_renewal_due(self) -> bool:
+        """Whether the last renewal was not a moment ago."""
+        return time.monotonic() - self._renewed_at >= _RENEWAL_SECONDS
+
     def renew(self) -> None:
         """Use other clients from now on, unless that was done a moment ago."""
         with self._lock:
-            if time.monotonic() - self._renewed_at < _RENEWAL_SECONDS:
+            if not self.is_renewal_due:
                 return
             self._renewed_at = time.monotonic()
         self.retire()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,8 +68,8 @@ def _maker(
     *,
     tls: bool,
     cluster: bool,
-) -> Callable[[], AnyClient]:
-    """What gives clients that have not connected yet."""
+) -> Callable[[Sequence[NodeAddress]], AnyClient]:
+    """What gives clients that have not connected yet, and know these addresses, too."""
     database = parts.path.strip("/") or "0"
     if not (database.isascii() and database.isdecimal()) or (cluster and int(database)):
         number = "only 0" if cluster else "a number"
@@ -79,9 +79,9 @@ def _maker(
     # Reaching a server is a connect and a reply, one after the other.
     milliseconds = max(1, int(options.operation_timeout.total_seconds() * 500))
 
-    def configuration() -> dict[str, Any]:
+    def configuration(known: Sequence[NodeAddress]) -> dict[str, Any]:
         return {
-            "addresses": [NodeAddress(host, port) for host, port in nodes],
+            "addresses": [*(NodeAddress(host, port) for host, port in nodes), *known],
             "use_tls": tls,
             "credentials": _credentials(parts),
             "protocol": protocol,
@@ -92,19 +92,19 @@ def _maker(
     def advanced() -> dict[str, Any]:
         return {"connection_timeout": milliseconds, "tls_config": _tls(files) if tls else None}
 
-    def make_one() -> AnyClient:
+    def make_one(known: Sequence[NodeAddress]) -> AnyClient:
         return GlideClient.create(
             GlideClientConfiguration(
-                **configuration(),
+                **configuration(known),
                 database_id=int(database),
                 advanced_config=AdvancedGlideClientConfiguration(**advanced()),
             )
         )
 
-    def make_cluster() -> AnyClient:
+    def make_cluster(known: Sequence[NodeAddress]) -> AnyClient:
         return GlideClusterClient.create(
             GlideClusterClientConfiguration(
-                **configuration(),
+                **configuration(known),
                 advanced_config=AdvancedGlideClusterClientConfiguration(**advanced()),
             )
         )

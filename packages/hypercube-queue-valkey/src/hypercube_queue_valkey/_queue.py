@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 
-from glide_sync import GlideClient, GlideClusterClient
+from glide_sync import GlideClient, GlideClusterClient, NodeAddress
 
 from hypercube_queue import InvalidArgument
 from hypercube_queue_lua import DEFAULT_PREFIX, LuaQueue, Options
@@ -58,7 +58,7 @@ class ValkeyQueue(LuaQueue):
         # GLIDE has no other way to say how a client was made.
         configuration = client._config
         adapter = ValkeyClient(
-            lambda: type(client).create(configuration),
+            lambda _: type(client).create(configuration),
             "valkey",
             cluster=isinstance(client, GlideClusterClient),
             borrowed=client,
@@ -68,7 +68,7 @@ class ValkeyQueue(LuaQueue):
     @classmethod
     def _opened(
         cls,
-        make: Callable[[], AnyClient],
+        make: Callable[[Sequence[NodeAddress]], AnyClient],
         place: str,
         options: Options,
         *,
