@@ -8,6 +8,7 @@ there are stands in their pyprojects alone.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import sys
@@ -37,6 +38,9 @@ CONSTRAINTS = DIST / "constraints.txt"
 #: What the wheels were built from.
 FINGERPRINT = DIST / "fingerprint.txt"
 
+#: A folder with what a release will publish: tested in place of what is built here.
+RELEASE = os.environ.get("HYPERCUBE_TEST_RELEASE")
+
 EXAMPLE = ROOT / "packages/hypercube-jobs/examples/check_links.py"
 #: All that a contributor must pass, the quick parts first.
 PARTS = ["lint", "types", "docs", *PACKAGES, "distributions", "tools"]
@@ -50,6 +54,9 @@ MYPY = "mypy==2.4.1"
 SITE = ("furo==2025.12.19", "myst-parser==5.2.0", "sphinx==9.0.4")
 #: Of the workflows: the schema, and what an attacker would look for.
 WORKFLOWS = ("check-jsonschema==0.39.0", "zizmor==1.32.0")
+
+#: What builds distributions here, in the versions that build releases.
+BUILDERS = re.findall(r"(?m)^(?:build|hatchling)==[\w.]+", (ROOT / "tools/release.txt").read_text())
 
 #: The suite that drivers are certified by, and what makes it and other tests leave nothing out.
 SUITE = "hypercube-queue-conformance"
@@ -78,12 +85,14 @@ def wheels(session: nox.Session) -> None:
         session.log("dist/ is what the sources would give; delete it to build again")
     else:
         shutil.rmtree(DIST, ignore_errors=True)
-        needed = {item for package in PACKAGES.values() for item in package.build_requires}
-        session.install("build", *sorted(needed))
+        session.install(*BUILDERS)
         for package in PACKAGES.values():
             build = ("python", "-m", "build", "--no-isolation", "--outdir", str(DIST))
             session.run(*build, str(package.folder), silent=True)
         FINGERPRINT.write_text(fingerprint)
+    if RELEASE:
+        FINGERPRINT.unlink()  # what is put there is for this run
+        _take_release(session, Path(RELEASE))
     # Written each time, because the checkout may have moved.
     urls = {package.name: _wheel(session, package).as_uri() for package in PACKAGES.values()}
     CONSTRAINTS.write_text("".join(f"{name} @ {url}\n" for name, url in urls.items()))
@@ -183,13 +192,12 @@ def _test(session: nox.Session, part: str, *options: str, **environment: str) ->
         return
     if part == "distributions":
         # Not one of them is installed here: the tests make environments of their own.
-        builders = {item for package in PACKAGES.values() for item in package.build_requires}
-        _install(session, "pytest", "pytest-xdist", "uv", "build", *sorted(builders))
+        _install(session, "pytest", "pytest-xdist", "uv", *BUILDERS)
         session.run("python", "-m", "pytest", *PARALLEL, "tools/distributions")
         return
     if part == "tools":
         packages, folder = list(PACKAGES.values()), Path("tools/tests")
-        wheels = [*_everything(), "hatchling"]
+        wheels = [*_everything(), *BUILDERS]
     else:
         packages, folder = [PACKAGES[part]], PACKAGES[part].tests
         wheels = [str(_wheel(session, PACKAGES[part]))]
@@ -258,6 +266,17 @@ def _everything() -> list[str]:
 
 def _test_requirements(packages: Iterable[workspace.Package]) -> list[str]:
     return sorted({item for package in packages for item in package.groups.get("test", ())})
+
+
+def _take_release(session: nox.Session, folder: Path) -> None:
+    files = sorted(folder.iterdir())
+    if not files:
+        session.error(f"{folder}, which HYPERCUBE_TEST_RELEASE names, is empty")
+    for file in files:
+        if not (DIST / file.name).exists():
+            session.error(f"{file} is none of the files that these sources give")
+        shutil.copyfile(file, DIST / file.name)
+        session.log(f"{file.name} is tested as it will be published")
 
 
 def _wheel(session: nox.Session, package: workspace.Package) -> Path:

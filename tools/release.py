@@ -2,12 +2,13 @@
 
     python tools/release.py bump hypercube-queue-redis minor
     python tools/release.py check hypercube-queue-redis/v1.1.0
-    python tools/release.py collect hypercube-queue-redis/v1.1.0 release
+    python tools/release.py build hypercube-queue-redis/v1.1.0 release
 
 `bump` lets hatchling, which has to be installed, write the next version, and gives the
 changelog's section "Unreleased" its name. Once that is committed, the tag
-`<distribution>/v<version>` makes the release: the workflow runs `check`, builds, and publishes
-what `collect` has found right and put into the folder.
+`<distribution>/v<version>` makes the release: the workflow installs what release.txt pins, and
+`build` runs `check` and puts wheel and source archive into the folder. These very files are
+tested by another job, and then published.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -86,13 +88,24 @@ def check(tag: str, released: Sequence[str], root: Path = ROOT) -> Package:
     return package
 
 
+def build(package: Package, into: Path, root: Path = ROOT) -> list[Path]:
+    """Build the source archive of a distribution, from that its wheel, and `collect` both.
+
+    By the tools of this environment: none are downloaded.
+    """
+    with tempfile.TemporaryDirectory() as built:
+        command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", built]
+        subprocess.run([*command, str(root / package.folder)], check=True)
+        return collect(package, Path(built), into)
+
+
 def collect(package: Package, built: Path, into: Path) -> list[Path]:
     """Copy the wheel and the source archive of a distribution, if they are of its version."""
     wheel = built / package.wheel_name
     archive = built / f"{package.import_name}-{package.version}.tar.gz"
     for file in (wheel, archive):
         if not file.exists():
-            raise Mismatch(f"{file} was not built; `nox -s wheels` does it")
+            raise Mismatch(f"{file.name} was not built; does the build give it another name?")
         name, version = _metadata(file)
         if (requirement_name(name), version) != (package.name, package.version):
             raise Mismatch(
@@ -172,9 +185,9 @@ def main() -> None:
     bumping.add_argument("segment", choices=SEGMENTS)
     checking = commands.add_parser("check", help="fail unless a tag can be released")
     checking.add_argument("tag", help="<distribution>/v<version>")
-    collecting = commands.add_parser("collect", help="check, and copy what is to be published")
-    collecting.add_argument("tag", help="<distribution>/v<version>")
-    collecting.add_argument("folder", type=Path, help="an empty or missing folder")
+    building = commands.add_parser("build", help="check, and build what is to be published")
+    building.add_argument("tag", help="<distribution>/v<version>")
+    building.add_argument("folder", type=Path, help="an empty or missing folder")
     arguments = parser.parse_args()
     try:
         if arguments.command == "bump":
@@ -182,8 +195,8 @@ def main() -> None:
             print(f"commit this, then: git tag {arguments.name}/v{version}")
             return
         package = check(arguments.tag, tags())
-        if arguments.command == "collect":
-            for file in collect(package, ROOT / "dist", arguments.folder):
+        if arguments.command == "build":
+            for file in build(package, arguments.folder):
                 print(file)
         else:
             print(f"{package.name} {package.version} can be released")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tarfile
 import zipfile
+from importlib.metadata import requires
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,7 @@ build-backend = "hatchling.build"
 [project]
 name = "{name}"
 dynamic = ["version"]
+requires-python = ">=3.11"
 dependencies = [{dependencies}]
 
 [tool.hatch.version]
@@ -180,6 +183,78 @@ def test_the_command_fails_in_one_line(arguments: list[str], said: str) -> None:
     assert done.returncode == 1
     assert done.stderr.startswith(said)
     assert done.stderr.count("\n") == 1
+
+
+def test_a_build_leaves_what_is_published_and_downloads_nothing(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The environment has the tools, or the build fails: none that is not pinned is taken."""
+    for setting in ("PIP_NO_INDEX", "UV_OFFLINE"):
+        monkeypatch.setenv(setting, "1")
+    (root / "packages/box/README.md").write_text("A box.\n")
+    box = release.check("box/v1.1.0", [], root)
+    files = release.build(box, tmp_path / "out", root)
+
+    assert [file.name for file in files] == ["box-1.1.0-py3-none-any.whl", "box-1.1.0.tar.gz"]
+    with zipfile.ZipFile(files[0]) as wheel:
+        assert "box/__about__.py" in wheel.namelist()
+    pyproject = root / "packages/box/pyproject.toml"
+    pyproject.write_text(pyproject.read_text().replace('["hatchling"]', '["no-such-builder"]'))
+    with pytest.raises(subprocess.CalledProcessError):
+        release.build(box, tmp_path / "other", root)
+
+
+def test_the_tools_of_a_release_are_pinned_with_their_hashes() -> None:
+    """All that a build needs; the names of files, never of hosts."""
+    lock = (workspace.ROOT / "tools/release.txt").read_text()
+    entries = re.split(r"(?m)^(?=[a-z])", re.sub(r"(?m)^#.*\n", "", lock))[1:]
+    pinned = set()
+    for entry in entries:
+        head, *hashes = entry.replace("\\\n", " ").split()
+        assert re.fullmatch(r"[a-z-]+==[\d.]+", head)
+        assert hashes, f"{head} has no hash"
+        assert [
+            each for each in hashes if not re.fullmatch("--hash=sha256:[0-9a-f]{64}", each)
+        ] == []
+        pinned.add(head.partition("==")[0])
+
+    direct = {item for package in workspace.load().values() for item in package.build_requires}
+    named = {workspace.requirement_name(item) for item in direct} | {"build"}
+    indirect = [item for name in named for item in requires(name) or () if ";" not in item]
+    assert named | {workspace.requirement_name(item) for item in indirect} <= pinned
+
+
+def _jobs(workflow: str) -> dict[str, str]:
+    """The text of each job, without comments."""
+    text = (workspace.ROOT / ".github/workflows" / workflow).read_text()
+    text = re.sub(r"(?m)(^| )#.*$", "", text).partition("\njobs:\n")[2]
+    parts = re.split(r"(?m)^  ([a-z]+):$", text)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def test_a_release_is_built_where_nothing_else_runs() -> None:
+    """Without root, without the right to publish, from pinned tools, before any test."""
+    jobs = _jobs("release.yml")
+
+    assert list(jobs) == ["build", "verify", "publish"]
+    assert "sudo" not in jobs["build"]
+    assert "nox" not in jobs["build"]
+    assert "--require-hashes" in jobs["build"]
+    assert "needs: build\n" in jobs["verify"]
+    assert "HYPERCUBE_TEST_RELEASE=" in jobs["verify"]
+
+
+def test_what_is_published_is_what_was_built_and_tested() -> None:
+    """The only job that may publish waits for both, runs nothing of ours, compares the digests."""
+    jobs = _jobs("release.yml")
+
+    assert [name for name, job in jobs.items() if "id-token: write" in job] == ["publish"]
+    assert "needs: [build, verify]\n" in jobs["publish"]
+    assert "checkout" not in jobs["publish"]
+    assert "needs.build.outputs.digests" in jobs["publish"]
+    steps = jobs["publish"].split("- uses: ")
+    assert "sha256sum" in steps[-2]
+    assert "pypi-publish" in steps[-1]
 
 
 def test_every_distribution_can_be_released_as_it_is() -> None:
