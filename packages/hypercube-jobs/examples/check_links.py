@@ -237,9 +237,9 @@ def record_the_rest(jobs: Jobs, run: Run, runs: Runs) -> None:
     """Give the jobs that died without a result theirs: over their time, or with the process."""
     known = runs.dead(run)
     before = None
-    while page := jobs.failed(run.queue, before=before):
+    while page := jobs.failed(run.queue, before=before, payloads=True):
         for job in page:
-            path = json.loads(job.payload)["path"]
+            path = json.loads(job.payload or b"")["path"]
             if path not in known:
                 runs.record(run.id, path, 0, [job.reason])
         before = page[-1].cursor

@@ -168,7 +168,7 @@ def test_every_backend_tells_the_same_story(url_of_each: str) -> None:
         application.mended = True
         story.attempts.clear()
         story.outcomes.clear()
-        assert jobs.retry_all() == len(MENDED_OUTCOMES)
+        assert jobs.retry_all("default") == len(MENDED_OUTCOMES)
         worked_until_ended(jobs, story, set(MENDED_OUTCOMES))
         assert (story.attempts, story.outcomes) == (MENDED_ATTEMPTS, MENDED_OUTCOMES)
 
@@ -203,9 +203,9 @@ def test_the_dead_of_every_backend_say_the_same(url_of_each: str) -> None:
         jobs.dispatch_kind("hopeless", Order(1), id="hopeless")
         worked_until_ended(jobs, story, {"hopeless"})
         if not looks_at_the_dead(jobs):
-            assert jobs.retry_all() == 1
+            assert jobs.retry_all("default") == 1
             return
-        (failed,) = jobs.failed()
+        (failed,) = jobs.failed("default")
 
     assert (failed.id, failed.kind, failed.attempt, failed.reason) == (
         "hopeless",

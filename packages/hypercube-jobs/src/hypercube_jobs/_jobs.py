@@ -146,8 +146,8 @@ class Jobs(Namespace):
 
     # Counts
 
-    def pending(self, queue: str = "default") -> int:
-        """How many jobs of a queue are to be done: ready, delayed or running.
+    def pending(self, queue: str | None = None) -> int:
+        """How many jobs are to be done: ready, delayed or running, in one queue or in all.
 
         Raises NotSupported where the driver cannot count.
         """
@@ -156,33 +156,57 @@ class Jobs(Namespace):
             raise NotSupported(
                 "this queue's driver cannot count its messages; the broker's own tools can"
             )
-        counts = stats.stats(queue)
-        return counts.ready + counts.delayed + counts.in_flight
+        counts = [stats.stats(name) for name in self._queue_names(queue)]
+        return sum(each.ready + each.delayed + each.in_flight for each in counts)
 
-    # Failed jobs
+    # Failed jobs, of one queue or of all. Where the driver cannot list its queues, as on SQS and
+    # RabbitMQ, NotSupported asks for a name.
 
     def failed(
-        self, queue: str = "default", *, limit: int = 100, before: str | None = None
+        self,
+        queue: str | None = None,
+        *,
+        limit: int = 100,
+        before: str | None = None,
+        payloads: bool = False,
     ) -> list[FailedJob]:
-        """Up to `limit` failed jobs of a queue, newest first.
+        """Up to `limit` failed jobs of a queue or of all queues, newest first.
 
-        `before` is the cursor of a FailedJob: the page starts behind it. Raises NotSupported
-        where the driver cannot look into its dead letters.
+        `before` is the cursor of a FailedJob of such a list: the page starts behind it. With
+        `payloads` each has its payload. Raises NotSupported where the driver cannot look into its
+        dead letters, or cannot list its queues and none was named.
         """
-        return _failed_jobs.failed_jobs(self.queue, queue, limit, before)
+        return _failed_jobs.failed_jobs(self.queue, queue, limit, before, payloads=payloads)
 
-    def retry(self, *ids: str, queue: str = "default") -> int:
-        """Make failed jobs ready again, as new; return how many of the ids there were."""
-        return _failed_jobs.retry(self.queue, queue, ids)
+    def retry(self, *ids: str, queue: str | None = None) -> int:
+        """Make failed jobs ready again, as new, in a queue or in all; return how many there were.
 
-    def retry_all(self, queue: str = "default") -> int:
-        """Make all failed jobs of a queue ready again, as new; return how many there were."""
-        return _failed_jobs.retry_all(self.queue, queue)
+        Raises NotSupported as `failed` does.
+        """
+        return _failed_jobs.retry(self.queue, self._queue_names(queue), ids)
 
-    def forget(self, *ids: str, queue: str = "default") -> int:
-        """Remove failed jobs for good; return how many of the ids there were."""
-        return _failed_jobs.forget(self.queue, queue, ids)
+    def retry_all(self, queue: str | None = None) -> int:
+        """Make all failed jobs of a queue or of all ready again, as new; return how many.
 
-    def forget_all(self, queue: str = "default") -> int:
-        """Remove all failed jobs of a queue for good; return how many there were."""
-        return _failed_jobs.forget_all(self.queue, queue)
+        Raises NotSupported where the driver cannot list its queues and none was named.
+        """
+        names = self._queue_names(queue)
+        return sum(_failed_jobs.retry_all(self.queue, name) for name in names)
+
+    def forget(self, *ids: str, queue: str | None = None) -> int:
+        """Remove failed jobs of a queue or of all for good; return how many there were.
+
+        Raises NotSupported as `failed` does.
+        """
+        return _failed_jobs.forget(self.queue, self._queue_names(queue), ids)
+
+    def forget_all(self, queue: str | None = None) -> int:
+        """Remove all failed jobs of a queue or of all for good; return how many there were.
+
+        Raises NotSupported as `failed` does.
+        """
+        names = self._queue_names(queue)
+        return sum(_failed_jobs.forget_all(self.queue, name) for name in names)
+
+    def _queue_names(self, queue: str | None) -> list[str]:
+        return _failed_jobs.queue_names(self.queue) if queue is None else [queue]

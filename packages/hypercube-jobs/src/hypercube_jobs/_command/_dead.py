@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import base64
-import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict
 from itertools import islice
 from typing import Annotated
@@ -31,9 +30,6 @@ from hypercube_jobs._errors import NotSupported
 from hypercube_jobs._failed_jobs import FailedJob
 from hypercube_queue import DeadLetterStore, InvalidArgument, NotFound, Queue, capability
 
-#: Dead letters read at a time.
-_PAGE = 500
-
 IDsArgument = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", show_default=False)]
 AllOption = Annotated[bool, typer.Option("--all", help="All failed jobs of the queues.")]
 
@@ -54,11 +50,7 @@ def failed(
     with opened(url, app) as source:
         _check_store(source)
         names = queue_names(source, queue)
-        every = heapq.merge(
-            *(_all_failed(source, name) for name in names),
-            key=lambda job: job.died_at,
-            reverse=True,
-        )
+        every = _failed_jobs.every(source, names, payloads=payload)
         if id is None:
             found = list(islice(every, limit + 1))
         else:
@@ -138,21 +130,14 @@ def _check_store(source: Queue) -> None:
         )
 
 
-def _all_failed(source: Queue, name: str) -> Iterator[FailedJob]:
-    before = None
-    while page := _failed_jobs.failed_jobs(source, name, _PAGE, before):
-        yield from page
-        before = page[-1].cursor
-
-
 def _for_each(
-    change: Callable[[Queue, str, tuple[str, ...]], int],
+    change: Callable[[Queue, list[str], tuple[str, ...]], int],
     source: Queue,
     names: list[str],
     ids: list[str],
 ) -> tuple[int, list[str]]:
     """How many jobs were changed, and the ids that no queue has."""
-    counts = {id: sum(change(source, name, (id,)) for name in names) for id in dict.fromkeys(ids)}
+    counts = {id: change(source, names, (id,)) for id in dict.fromkeys(ids)}
     return sum(counts.values()), [id for id, count in counts.items() if not count]
 
 
@@ -209,7 +194,7 @@ def _show_one(job: FailedJob, *, payload: bool) -> None:
     reason = job.reason if failure is None else f"{failure.type}: {failure.text}"
     typer.echo(f"{'reason:':15}{printable(reason)}")
     if payload:
-        text, encoded = _text_or_base64(job.payload)
+        text, encoded = _text_or_base64(job.payload or b"")
         shown = f"(in base64) {encoded}" if text is None else text
         typer.echo(f"{'payload:':15}{printable(shown)}")
     if failure is not None and failure.traceback:
@@ -228,7 +213,7 @@ def _as_json(job: FailedJob, *, payload: bool) -> dict[str, object]:
     failure = None
     if job.failure is not None:
         failure = asdict(job.failure) | {"at": job.failure.at.isoformat()}
-    text, encoded = _text_or_base64(job.payload)
+    text, encoded = _text_or_base64(job.payload or b"")
     shown = {"payload": text, "payload_base64": encoded} if payload else {}
     return {
         "id": job.id,
