@@ -60,6 +60,14 @@ class Relay:
         with self._lock:
             self._cut = True
 
+    def lead_to(self, host: str, port: int) -> None:
+        """Lead new connections to another server, as a forwarder does after a failover.
+
+        Those that are open stay where they are.
+        """
+        with self._lock:
+            self._target = (host, port)
+
     def mend(self) -> None:
         """Work again. A connection that lost something stays silent for good, as after a cut."""
         with self._lock:
@@ -122,8 +130,10 @@ class Relay:
 
     def _lead(self, connection: _Connection) -> None:
         """Connect it to the server, and hand back what that says."""
+        with self._lock:
+            target = self._target
         try:
-            connection.server = socket.create_connection(self._target, _PATIENCE)
+            connection.server = socket.create_connection(target, _PATIENCE)
         except OSError:
             connection.hang_up()
             return

@@ -149,8 +149,7 @@ class Namespace:
         transaction if it is one of the queue's own database, so the job exists if and only if it
         commits. Else it is stored right after the commit: `created` is None then, and what goes
         wrong so late is logged and not raised, as nothing can be undone any more; the process may
-        also end in between.
-        Where no transaction is open it is stored now.
+        also end in between. Where no transaction is open it is stored now.
 
         Raises as `dispatch` does, and NotSupported where the driver cannot join and nothing tells
         when `connection` commits. An AsyncSession needs `dispatch_within_async`.

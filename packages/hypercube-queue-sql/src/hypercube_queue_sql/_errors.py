@@ -13,6 +13,8 @@ class Kind(Enum):
 
     #: The connection is gone, or never came about.
     GONE = auto()
+    #: The server takes no changes, though it answers: another one may have taken its place.
+    WRONG_SERVER = auto()
     #: No answer came in time.
     LATE = auto()
     #: Transactions were in each other's way, and the server undid this one: run it again.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 import psycopg
-from sqlalchemy import Engine
 
 from hypercube_queue_sql._sockets import shut
 from hypercube_queue_sql._wakeups import Wakeups
@@ -35,8 +35,14 @@ class Listener:
     listening begins, since nobody heard what was stored before.
     """
 
-    def __init__(self, engine: Engine, channel: str, wakeups: Wakeups) -> None:
-        self._engine = engine
+    def __init__(
+        self,
+        connect: Callable[[float], psycopg.Connection[Any]],
+        channel: str,
+        wakeups: Wakeups,
+    ) -> None:
+        """`connect` gives a connection of the listener's own within so many seconds."""
+        self._connect = connect
         self._channel = channel
         self._wakeups = wakeups
         self._lock = threading.Lock()
@@ -57,6 +63,12 @@ class Listener:
         """Listen no more; the connection is closed soon after."""
         with self._lock:
             self._stopped.set()
+            if self._connection is not None:
+                self._cut(self._connection)
+
+    def reconnect(self) -> None:
+        """Listen on another connection than the present one."""
+        with self._lock:
             if self._connection is not None:
                 self._cut(self._connection)
 
@@ -83,10 +95,7 @@ class Listener:
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     def _connected(self) -> psycopg.Connection[Any]:
-        # Detached, so that it takes no place in the pool.
-        fairy = self._engine.raw_connection()
-        fairy.detach()
-        connection: psycopg.Connection[Any] = fairy.dbapi_connection  # type: ignore[assignment]
+        connection = self._connect(_SILENCE)
         with self._lock:
             self._connection = connection
             if self._stopped.is_set():

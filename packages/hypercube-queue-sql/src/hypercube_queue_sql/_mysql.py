@@ -177,11 +177,18 @@ class MySQLDialect(ServerDialect):
     def _next_visible(self, queue_name: str, end: Deadline) -> float | None:
         """In how many seconds something becomes visible, None if nothing will by itself."""
 
-        def look(cursor: DBAPICursor) -> float | None:
-            rows = self._rows(cursor, "next_visible", queue_name=queue_name.encode())
-            return rows[0][0] / 1_000_000 if rows else None
+        def look(cursor: DBAPICursor) -> tuple[int | None, object]:
+            [(left_us, read_only)] = self._rows(
+                cursor, "next_visible", queue_name=queue_name.encode()
+            )
+            return left_us, read_only
 
-        return self.read(look, end=end)
+        left_us, read_only = self.read(look, end=end)
+        if str(read_only) not in ("0", "OFF"):
+            # It answers, and others may have got a new server long since: see whether this one
+            # takes changes, so that a pop does not wait here for what never comes.
+            self.write(lambda cursor: cursor.execute(self._sql["change_nothing"]), end=end)
+        return None if left_us is None else left_us / 1_000_000
 
     # Statements
 

@@ -51,6 +51,7 @@ PARAMETERS = frozenset(
 _DUPLICATE = 1062
 _KINDS = {
     1213: Kind.AGAIN,  # deadlock
+    3101: Kind.AGAIN,  # MySQL: another member of the group has changed the same rows
     1205: Kind.AGAIN,  # a lock did not come free in time
     1020: Kind.AGAIN,  # MariaDB: a row has changed since the transaction's snapshot
     1146: Kind.NO_TABLE,
@@ -68,6 +69,12 @@ _KINDS = {
     1041: Kind.FULL,
     1114: Kind.FULL,  # the table
     1206: Kind.FULL,  # the table of locks
+    1047: Kind.WRONG_SERVER,  # MariaDB: a node that is cut off from its cluster
+    1290: Kind.WRONG_SERVER,  # --read-only, --super-read-only
+    1792: Kind.WRONG_SERVER,  # the transaction is read-only
+    1836: Kind.WRONG_SERVER,  # read-only mode
+    3032: Kind.WRONG_SERVER,  # offline mode
+    3100: Kind.WRONG_SERVER,  # MySQL: a member that its group does not let commit
     1053: Kind.GONE,  # the server shuts down
     1152: Kind.GONE,
     1158: Kind.GONE,
@@ -89,6 +96,7 @@ _READ_ONLY = "the server takes no changes: it is a replica, or the transaction i
 _CONNECTIONS = "the server has no connection to spare; raise max_connections, or open fewer"
 _TEXTS = {
     1040: _CONNECTIONS,
+    1047: "the server is cut off from its cluster, and takes no statements",
     1203: _CONNECTIONS,
     1142: _ACCESS,
     1143: _ACCESS,
@@ -102,6 +110,7 @@ _TEXTS = {
     2006: "the connection has ended",
     2013: "the connection ended before the answer came",
     3024: "the statement ran into max_execution_time",
+    3032: "the server is in offline mode",
     3100: _READ_ONLY,
 }
 

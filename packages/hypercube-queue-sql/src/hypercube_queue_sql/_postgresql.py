@@ -54,7 +54,7 @@ class PostgreSQLDialect(ServerDialect):
         self._channel = f"hypercube_{digest[:32]}"
         self._backlogs = Backlogs()
         self._notices = Notices(self._notify)
-        self._listener = Listener(self._engine, self._channel, self.wakeups)
+        self._listener = Listener(self._connections.detached, self._channel, self.wakeups)
 
     def check_version(self, cursor: DBAPICursor) -> None:
         [(version, schema)] = self._rows(cursor, "version")
@@ -98,6 +98,9 @@ class PostgreSQLDialect(ServerDialect):
 
     def listen(self) -> None:
         self._listener.start()
+
+    def leave_server(self) -> None:
+        self._listener.reconnect()
 
     def stored(self, queue_name: str, count: int) -> None:
         super().stored(queue_name, count)

@@ -35,6 +35,7 @@ _KINDS = {
     "3D000": Kind.REFUSED,  # the database is missing
     "42501": Kind.REFUSED,  # a right is missing
     "54": Kind.TOO_LARGE,  # a limit of the program was exceeded
+    "25006": Kind.WRONG_SERVER,  # a read-only transaction, or a replica
     "57P": Kind.GONE,  # the server shuts down, or an administrator ended the session
     "25P03": Kind.GONE,  # the session was idle in a transaction
     "08": Kind.GONE,

@@ -124,7 +124,12 @@ class ServerDialect:
         """Take what this process shares; nothing is opened yet."""
         self._shared: Shared = shared_by(self._key)
         self._connections = ServerConnections(
-            self._engine, self.client, place=self._place, limit=self._limit, owned=self._owned
+            self._engine,
+            self.client,
+            place=self._place,
+            limit=self._limit,
+            owned=self._owned,
+            on_wrong_server=self.leave_server,
         )
 
     def check_version(self, cursor: DBAPICursor) -> None:
@@ -162,6 +167,9 @@ class ServerDialect:
 
     def listen(self) -> None:
         """There is nothing to listen to: waiting pops look again and again."""
+
+    def leave_server(self) -> None:
+        """Give up what else is connected to a server that turned out to be the wrong one."""
 
     def stored(self, queue_name: str, count: int) -> None:
         self.wakeups.stored(queue_name, count)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import threading
 import time
@@ -11,10 +12,10 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from datetime import timedelta
 from typing import Any, NamedTuple, TypeVar
 
-from sqlalchemy import Engine
+from sqlalchemy import Engine, event
 from sqlalchemy.engine.interfaces import DBAPICursor
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
-from sqlalchemy.pool import PoolProxiedConnection
+from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection
 
 from hypercube_queue import BackendError, QueueError
 from hypercube_queue.driver import Deadline
@@ -32,14 +33,24 @@ CONNECTIONS = 15
 #: doubles, and is random so that two of them do not meet again.
 _PAUSE = 0.005
 _LONGEST_PAUSE = 0.2
+#: Where the record of a pooled connection keeps when it was made, on the monotonic clock.
+_MADE_AT = "hypercube_queue_sql.made_at"
 
 
 class ServerConnections:
     """Runs work on the connections of an engine, each call within a time limit."""
 
     def __init__(
-        self, engine: Engine, client: Client, *, place: str, limit: timedelta, owned: bool
+        self,
+        engine: Engine,
+        client: Client,
+        *,
+        place: str,
+        limit: timedelta,
+        owned: bool,
+        on_wrong_server: Callable[[], None] = lambda: None,
     ) -> None:
+        """`on_wrong_server` is called when connections are found to lead to a wrong server."""
         self._engine = engine
         #: A disposed engine has another one.
         self._pool = engine.pool
@@ -49,6 +60,11 @@ class ServerConnections:
         self._owned = owned
         self._slots = threading.BoundedSemaphore(CONNECTIONS)
         self._closed = False
+        self._on_wrong_server = on_wrong_server
+        #: When a connection was last found to lead to a wrong server, on the monotonic clock.
+        self._left_at = -math.inf
+        if not event.contains(engine, "connect", _note_time):
+            event.listen(engine, "connect", _note_time)
 
     def close(self) -> None:
         """Close the connections that lie in the pool, and later each that comes back to it."""
@@ -64,6 +80,16 @@ class ServerConnections:
     ) -> R:
         """Run `work` in a transaction; without one it is a single statement."""
         return self._patiently(work, end, transaction=transaction, changes=True)
+
+    def detached(self, seconds: float) -> Any:
+        """A client's connection that is the caller's from now on, and takes no place in the pool.
+
+        Raises what connecting does, or BackendError when it takes longer.
+        """
+        pooled = self._checked_out(Deadline(timedelta(seconds=seconds)))
+        connection = pooled.driver_connection
+        pooled.detach()
+        return connection
 
     def within(self, joined: Joined, work: Callable[[DBAPICursor], R]) -> R:
         """Run `work` once in the transaction of the caller's."""
@@ -99,8 +125,11 @@ class ServerConnections:
                 return failure
             fault = failure.fault
             again = fault.kind is Kind.AGAIN
-            if fault.kind is Kind.GONE and not failure.sent and not lost:
-                # It ended before anything was done.
+            undone = fault.kind is Kind.WRONG_SERVER or (
+                fault.kind is Kind.GONE and not failure.sent
+            )
+            if undone and not lost:
+                # Nothing was done, and another connection may lead to where it can be.
                 lost = again = True
             if not again or deadline.seconds_left() <= pause:
                 raise self._error(fault, sent=failure.sent) from failure.cause
@@ -141,7 +170,15 @@ class ServerConnections:
                 raise BackendError(
                     f"{self._place}: no connection from the engine's pool: {error}"
                 ) from error
-            return _Failure(self._fault(cause, watch), cause, sent)
+            fault = self._fault(cause, watch)
+            if fault.kind is Kind.WRONG_SERVER:
+                self._leave_server()
+            return _Failure(fault, cause, sent)
+
+    def _leave_server(self) -> None:
+        """See to it that no connection is used again that was made before."""
+        self._left_at = time.monotonic()
+        self._on_wrong_server()
 
     def _fault(self, cause: BaseException, watch: Watch) -> Fault:
         if watch.fired:
@@ -198,15 +235,16 @@ class ServerConnections:
     def _survives(self, error: BaseException) -> bool:
         """Whether the connection of a failed call can be used on."""
         if isinstance(error, self._client.error):
-            return self._client.fault(error).kind is not Kind.GONE
+            return self._client.fault(error).kind not in (Kind.GONE, Kind.WRONG_SERVER)
         # A call that was interrupted may not have read its answer.
         return isinstance(error, QueueError)
 
     def _checked_out(self, deadline: Deadline) -> PoolProxiedConnection:
         while True:
             pooled = self._pooled(deadline)
+            is_left = pooled.info.get(_MADE_AT, -math.inf) < self._left_at
             # After a restart of the server all that lie in the pool are dead.
-            if not self._client.is_dead(pooled.driver_connection):
+            if not is_left and not self._client.is_dead(pooled.driver_connection):
                 return pooled
             pooled.invalidate()
             pooled.close()
@@ -251,6 +289,10 @@ class ServerConnections:
         # Looked at afterwards: `close` may have emptied the pool just before.
         if self._closed:
             self._pool.dispose()
+
+
+def _note_time(_connection: object, record: ConnectionPoolEntry) -> None:
+    record.info[_MADE_AT] = time.monotonic()
 
 
 def _give_up(late: Future[PoolProxiedConnection]) -> None:

@@ -34,10 +34,17 @@ SELECT queue_name, id, seq FROM {messages} FORCE INDEX ({unique})
 WHERE {{ids}} LOCK IN SHARE MODE
 
 -- name: next_visible
--- How long until the next message becomes visible; negative if one is.
-SELECT visible_at - {now} FROM {messages} FORCE INDEX ({ready})
-WHERE queue_name = %(queue_name)s AND state = 0
-ORDER BY visible_at LIMIT 1
+-- How long until the next message becomes visible; negative if one is. And whether the server
+-- takes changes only from administrators.
+SELECT (
+  SELECT visible_at - {now} FROM {messages} FORCE INDEX ({ready})
+  WHERE queue_name = %(queue_name)s AND state = 0
+  ORDER BY visible_at LIMIT 1
+), @@global.read_only
+
+-- name: change_nothing
+-- Fails where the server takes no changes.
+UPDATE {messages} SET attempt = attempt WHERE FALSE
 
 -- name: claim
 -- The row without seq says how long until the next message becomes visible; negative if one is.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import secrets
 import threading
 import time
 import traceback
@@ -16,6 +17,7 @@ import pymysql
 import pytest
 from sqlalchemy import Engine, create_engine, text
 from sqlalchemy.engine import make_url
+from tools.backends import exclusive
 from tools.backends.instance import Server
 from tools.backends.relay import Relay
 
@@ -535,3 +537,95 @@ def test_a_socket_that_the_library_has_closed_under_itself_is_a_lost_connection(
         )
         monkeypatch.undo()
         assert queue.stats("work").ready == 1
+
+
+# Failover
+
+
+@pytest.mark.parametrize("engine_of", ["the queue", "the application"])
+def test_a_server_that_became_read_only_is_left(
+    place: Server, table: str, engine_of: str, url: str
+) -> None:
+    """By every connection, and by a pop that waits: new ones lead to what took its place."""
+    name = f"u{secrets.token_hex(8)}"
+    with exclusive(place.name) as old, old.relay() as relay, open_queue(url) as there:
+        for each in (old, place):
+            with _administrating(each) as cursor:
+                cursor.execute(f"CREATE USER {name}@'%' IDENTIFIED BY 'pass-w0rd'")
+                cursor.execute(f"GRANT ALL ON {each.database}.* TO {name}@'%'")
+        assert isinstance(there, SQLQueue)
+        there.create_tables()
+        made = make_url(old.url("mysql+pymysql")).set(
+            username=name, password="pass-w0rd", host=relay.host, port=relay.port
+        )
+        engine = create_engine(made)
+        if engine_of == "the application":
+            queue = SQLQueue(engine, table=table, create_tables=True)
+        else:
+            plain = made.set(drivername=place.name, query={"table": table, "create_tables": "true"})
+            opened = open_queue(plain.render_as_string(hide_password=False))
+            assert isinstance(opened, SQLQueue)
+            queue = opened
+        with queue:
+            queue.create_tables()
+            _fill_pool(queue, 5)
+            came: list[bytes] = []
+
+            def pop() -> None:
+                popped = queue.pop("waiting", wait=timedelta(seconds=60))
+                came.extend(each.payload for each in popped)
+
+            waiting = threading.Thread(target=pop)
+            waiting.start()
+            _until(lambda: "waiting" in queue._dialect._idle)
+            with _administrating(old) as cursor:
+                cursor.execute("SET GLOBAL read_only = 1")
+            relay.lead_to(place.host, place.port)
+            there.push(Message("waiting", b"1"))
+            waiting.join(_LIMIT)
+            assert came == [b"1"]
+            queue.push(Message("work", b"0"))
+            assert [each.payload for each in there.pop("work")] == [b"0"]
+            assert queue.stats("work").in_flight == 1
+        engine.dispose()
+        for each in (old, place):
+            with _administrating(each) as cursor:
+                cursor.execute("SET GLOBAL read_only = 0")
+                cursor.execute(f"DROP USER {name}@'%'")
+
+
+@contextmanager
+def _administrating(place: Server) -> Iterator[Any]:
+    with (
+        closing(
+            pymysql.connect(
+                host=place.host,
+                port=place.port,
+                user=place.username,
+                password=place.password,
+                autocommit=True,
+            )
+        ) as connection,
+        connection.cursor() as cursor,
+    ):
+        yield cursor
+
+
+@pytest.mark.parametrize("code", [1047, 1290, 1792, 1836, 3032, 3100])
+def test_what_says_that_a_server_takes_no_changes_drops_the_connections(
+    queue: SQLQueue, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """Once within a call; what the next connection says counts."""
+    queue.push(Message("work", b"0"))
+    old = _fill_pool(queue, 3)
+    failing = [old[0], *old]
+    insert = queue._dialect.insert
+
+    def refused(cursor: Any, items: Any) -> Any:
+        if cursor.connection in failing:
+            raise pymysql.OperationalError(code, "read-only")
+        return insert(cursor, items)
+
+    monkeypatch.setattr(queue._dialect, "insert", refused)
+    queue.push(Message("work", b"1"))
+    assert [each.payload for each in queue.pop("work", 10)] == [b"0", b"1"]

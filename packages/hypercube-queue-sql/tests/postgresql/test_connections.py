@@ -21,6 +21,7 @@ from psycopg.rows import dict_row
 from sqlalchemy import Engine, create_engine, event, inspect, text
 from sqlalchemy.engine import make_url
 from tools.backends import exclusive, server
+from tools.backends.instance import Server
 from tools.backends.relay import Relay
 from tools.script import started
 
@@ -720,3 +721,61 @@ def test_a_server_that_takes_no_changes_is_readable(
     ):
         reading.pop("work", wait=NOTHING)
     assert not inspect(engine).has_table(table)
+
+
+def test_a_server_that_became_read_only_is_left(table: str) -> None:
+    """By every connection, the listening one too: new ones lead to the server that took over."""
+    with exclusive("postgres") as old, old.relay() as relay:
+        new = server("postgres")
+        options = {"table": table, "create_tables": "true"}
+        with open_queue(new.url("postgresql", **options)) as there:
+            assert isinstance(there, SQLQueue)
+            there.create_tables()
+            url = _relayed(old.url("postgresql", **options), old, relay)
+            with open_queue(url) as queue:
+                assert isinstance(queue, SQLQueue)
+                queue.create_tables()
+                queue._dialect.listen()
+                _until(lambda: queue._dialect.hears)
+                _fill_pool(queue)
+                with psycopg.connect(old.url("postgresql"), autocommit=True) as administrator:
+                    administrator.execute("ALTER SYSTEM SET default_transaction_read_only = on")
+                    administrator.execute("SELECT pg_reload_conf()")
+                    # Each session reads it anew before its next statement.
+                    _until(lambda: _is_read_only(old))
+                relay.lead_to(new.host, new.port)
+                came: list[bytes] = []
+
+                def pop() -> None:
+                    popped = queue.pop("waiting", wait=timedelta(seconds=60))
+                    came.extend(each.payload for each in popped)
+
+                waiting = threading.Thread(target=pop)
+                waiting.start()
+                queue.push(Message("work", b"0"))
+                assert [each.payload for each in there.pop("work")] == [b"0"]
+                there.push(Message("waiting", b"1"))
+                waiting.join(_LIMIT)
+                assert came == [b"1"]
+                assert queue.queues() == there.queues()
+                _until(lambda: _listening_on(new, queue._dialect._channel))
+        with psycopg.connect(old.url("postgresql"), autocommit=True) as administrator:
+            administrator.execute("ALTER SYSTEM RESET default_transaction_read_only")
+            administrator.execute("SELECT pg_reload_conf()")
+
+
+def _is_read_only(place: Server) -> bool:
+    with psycopg.connect(place.url("postgresql")) as connection:
+        row = connection.execute("SHOW default_transaction_read_only").fetchone()
+        return row == ("on",)
+
+
+def _listening_on(place: Server, channel: str) -> bool:
+    """Whether a session's last statement there was to listen on the channel."""
+    with psycopg.connect(place.url("postgresql")) as connection:
+        statement = "SELECT 1 FROM pg_stat_activity WHERE query = %s"
+        return bool(connection.execute(statement, [f"LISTEN {channel}"]).fetchone())
+
+
+def _relayed(url: str, place: Server, relay: Relay) -> str:
+    return url.replace(f"@{place.host}:{place.port}/", f"@{relay.host}:{relay.port}/")
