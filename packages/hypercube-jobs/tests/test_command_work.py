@@ -128,6 +128,59 @@ def test_the_log_level_is_chosen(folder: Path) -> None:
     assert (code, errors) == (0, "")
 
 
+@pytest.mark.parametrize("level", ["info", "debug"])
+def test_client_libraries_are_shown_at_the_debug_level_only(folder: Path, level: str) -> None:
+    """What they report of connections, the drivers say as well; a warning of botocore counts."""
+    (folder / "loud_app.py").write_text(
+        textwrap.dedent("""
+            import logging
+            from dataclasses import dataclass
+            from shop_app import jobs
+
+            @dataclass
+            class Loud:
+                pass
+
+            @jobs.handler("loud")
+            def loud(job: Loud) -> None:
+                logging.getLogger("pika.adapters.utils").error("pika fails")
+                logging.getLogger("botocore.credentials").info("botocore finds")
+                logging.getLogger("botocore.httpsession").warning("botocore warns")
+                logging.getLogger("pikabu").info("shop tells")
+
+            jobs.dispatch(Loud())
+        """)
+    )
+    code, errors = ended(start(folder, "loud_app:jobs", "--stop-when-empty", "--log-level", level))
+    assert code == 0, errors
+    assert ("pika fails" in errors) is (level == "debug"), errors
+    assert ("botocore finds" in errors) is (level == "debug"), errors
+    assert "botocore warns" in errors
+    assert "shop tells" in errors
+
+
+def test_an_application_keeps_the_logging_that_it_set_up(folder: Path) -> None:
+    """Also that of client libraries."""
+    (folder / "own_app.py").write_text(
+        textwrap.dedent("""
+            import logging.config
+            from shop_app import jobs
+
+            logging.config.dictConfig({
+                "version": 1,
+                "formatters": {"own": {"format": "OWN %(name)s %(message)s"}},
+                "handlers": {"own": {"class": "logging.StreamHandler", "formatter": "own"}},
+                "root": {"level": "INFO", "handlers": ["own"]},
+            })
+            logging.getLogger("pika.connection").info("connecting")
+        """)
+    )
+    code, errors = ended(start(folder, "own_app:jobs", "--stop-when-empty"))
+    assert code == 0, errors
+    assert all(line.startswith("OWN ") for line in errors.splitlines()), errors
+    assert "OWN pika.connection connecting" in errors
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [

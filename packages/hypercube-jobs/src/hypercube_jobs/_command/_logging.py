@@ -11,6 +11,14 @@ import typer
 _LINE = "%(asctime)s %(levelname)s %(message)s"
 _LINE_OF_PROCESS = "%(asctime)s %(levelname)s [%(process)d] %(message)s"
 
+#: Client libraries whose lines repeat what drivers report, or tell of each connection, with the
+#: level from which theirs are shown. pika logs each failed connection as a dozen errors.
+_CLIENT_LIBRARIES = {
+    "pika": logging.CRITICAL,
+    "boto3": logging.WARNING,
+    "botocore": logging.WARNING,
+}
+
 
 class LogLevel(StrEnum):
     """How much is told."""
@@ -25,6 +33,19 @@ LogLevelOption = Annotated[LogLevel, typer.Option("--log-level", help="What to l
 
 
 def log_to_stderr(level: LogLevel, *, processes: bool = False) -> None:
-    """Unless the application has set up its logging at import, and keeps it."""
-    line = _LINE_OF_PROCESS if processes else _LINE
-    logging.basicConfig(level=level.upper(), format=line)
+    """Log to standard error, unless the application set up its logging when it was imported.
+
+    What the drivers' client libraries log is shown at the debug level only.
+    """
+    root = logging.getLogger()
+    if root.hasHandlers():
+        return
+    logging.basicConfig(level=level.upper(), format=_LINE_OF_PROCESS if processes else _LINE)
+    if level is not LogLevel.debug:
+        for handler in root.handlers:
+            handler.addFilter(_is_worth_showing)
+
+
+def _is_worth_showing(record: logging.LogRecord) -> bool:
+    library, _, _ = record.name.partition(".")
+    return record.levelno >= _CLIENT_LIBRARIES.get(library, logging.NOTSET)
