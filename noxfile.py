@@ -48,6 +48,9 @@ PYTHONS = nox.project.python_versions(
     nox.project.load_toml(ROOT / next(iter(PACKAGES.values())).folder / "pyproject.toml")
 )
 
+#: The releases of Debian whose own Python serves, 12 and 13.
+DEBIANS = ("bookworm", "trixie")
+
 # A new release of these may disagree with what nobody touched.
 RUFF = "ruff==0.17.6"
 MYPY = "mypy==2.4.1"
@@ -119,6 +122,14 @@ def nightly(session: nox.Session, part: str) -> None:
         way = {"HYPERCUBE_TEST_FROM": "apt" if os.geteuid() == 0 else "binary"}
         session.env.update(way, HYPERCUBE_TEST_REQUIRE="")
         _pytest(session, PACKAGES[part].tests, "--install-servers", **EVERYTHING)
+
+
+@nox.session(venv_backend="none")
+@nox.parametrize("suite", [nox.param(suite, id=suite) for suite in DEBIANS])
+def bare(session: nox.Session, suite: str) -> None:
+    """Both commands of README.md on a bare Debian, as root; `-- COMMAND` runs another one there."""
+    tool = (sys.executable, "tools/bare.py", suite, session.create_tmp())
+    session.run(*tool, *session.posargs, external=True)
 
 
 @nox.session(requires=["wheels"], venv_backend="uv")

@@ -38,6 +38,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "server(*names): needs these servers; left out of a run that has not all of them"
     )
+    _allow_for_load(config)
     if hasattr(config, "workerinput"):  # this is how xdist tells
         config.pluginmanager.register(_Worker(config), "hypercube-servers")
     else:
@@ -189,6 +190,20 @@ class _Controller(_Selection):
         from tools.backends import environment
 
         return [name for name in self._missing if environment.is_required(name)]
+
+
+def _allow_for_load(config: pytest.Config) -> None:
+    """Have tests with generated input fail for what they find, never for their speed."""
+    try:
+        from hypothesis import HealthCheck, settings
+    except ImportError:
+        return
+    if not config.getoption("--hypothesis-profile", None):
+        slow = [HealthCheck.too_slow]
+        settings.register_profile(
+            "hypercube", settings(), deadline=None, suppress_health_check=slow
+        )
+        settings.load_profile("hypercube")
 
 
 def _wanted(config: pytest.Config) -> list[str]:

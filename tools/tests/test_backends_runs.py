@@ -79,6 +79,24 @@ def started(inner: Any) -> Iterator[Callable[[str], subprocess.Popen[str]]]:
             run.communicate()
 
 
+def test_generated_input_may_be_slow(inner: Any) -> None:
+    """On a loaded machine it is, and the test has found nothing."""
+    done = inner(
+        """
+from hypothesis import HealthCheck, given, settings, strategies
+
+@given(strategies.just(None))
+def test_it(_):
+    assert settings().deadline is None
+    assert HealthCheck.too_slow in settings().suppress_health_check
+    assert HealthCheck.filter_too_much not in settings().suppress_health_check
+""",
+        servers=[],
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.mark.parametrize(
     ("name", "then"),
     [
