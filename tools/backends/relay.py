@@ -79,10 +79,6 @@ class Relay:
             elif not connection.lost and not connection.led.is_set():
                 self._begin(self._lead, connection)
 
-    def lead_to(self, host: str, port: int) -> None:
-        """Lead new connections to another server; those that are there stay where they are."""
-        self._target = (host, port)
-
     def drop(self) -> None:
         """Close all connections at once; new ones are served."""
         with self._lock:
