@@ -1,4 +1,4 @@
-"""`hypercube work --processes`: workers under a supervisor."""
+"""`hypercube work`: workers under a supervisor, one if not told otherwise."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from hypercube_jobs import Constant, Jobs
 from hypercube_queue import open_queue
 
 HYPERCUBE = Path(sys.executable).with_name("hypercube")
-PATIENCE_S = 120.0
+PATIENCE_S = 300.0
 
 #: An application whose handlers write down what they do, and in which process.
 APP = """
-    import os, signal, time
+    import asyncio, os, signal, threading, time
     from dataclasses import dataclass
     from pathlib import Path
     from hypercube_jobs import Jobs
@@ -58,6 +58,38 @@ APP = """
         write(job.text)
         time.sleep(0.5)
         write(f"{job.text} ended")
+
+    @jobs.handler("blocking")
+    async def blocking(job: Note) -> None:
+        write(job.text)
+        if (here / "log").read_text().count(job.text) == 1:
+            time.sleep(60)
+        write(f"{job.text} ended")
+
+    @jobs.handler("leaving")
+    def leaving(job: Note) -> None:
+        write(job.text)
+        if (here / "log").read_text().count(job.text) == 1:
+            os._exit(0)
+        write(f"{job.text} ended")
+
+    @jobs.handler("forking")
+    def forking(job: Note) -> None:
+        write(job.text)
+        if (here / "log").read_text().count(job.text) == 1:
+            # The forked process has all that is open here, as those of multiprocessing have.
+            forked = os.fork()
+            if forked == 0:
+                time.sleep(300)
+                os._exit(0)
+            (here / "forked").write_text(str(forked))
+            os.kill(os.getpid(), signal.SIGKILL)
+        write(f"{job.text} ended")
+
+    @jobs.handler("clinging")
+    def clinging(job: Note) -> None:
+        write(job.text)
+        threading.Thread(target=time.sleep, args=(300,)).start()
 
     @jobs.handler("patient")
     def patient(job: Note) -> None:
@@ -246,6 +278,156 @@ def test_without_their_supervisor_processes_stop(folder: Path) -> None:
 
     assert texts(folder) == ["x", "x ended"]
     assert counts(folder) == (1, 0, 0, 0)
+
+
+DEFAULT_AND_ONE = pytest.mark.parametrize("arguments", [(), ("--processes=1",)])
+
+
+@pytest.mark.parametrize("kind", ["note", "blocking"])
+@DEFAULT_AND_ONE
+def test_a_handler_that_hangs_does_not_stop_a_deployment(
+    folder: Path, kind: str, arguments: tuple[str, ...]
+) -> None:
+    """The command as it is documented, with one job at a time."""
+    at_once = Constant(timedelta(0))
+    dispatch(folder, kind, "hang once", timeout=timedelta(seconds=0.5), backoff=at_once)
+    with Working(folder, *arguments) as working:
+        until(lambda: len(texts(folder)) == 1)
+        dispatch(folder, "note", "after")
+        until(lambda: "after ended" in texts(folder), "the next job never runs")
+        until(lambda: "hang once ended" in texts(folder), "the job is not tried again")
+        code = working.stop()
+
+    assert code == 0, working.output
+    assert working.output.count("worker 1 has ended its process; another one starts") == 1
+
+
+def test_one_process_says_once_what_it_does(folder: Path) -> None:
+    """The default looks as if there were no supervisor, and none is left behind."""
+    dispatch(folder, "slow", "x")
+    with Working(folder) as working:
+        until(lambda: texts(folder) == ["x"])
+        code = working.stop()
+
+    assert (code, texts(folder)) == (0, ["x", "x ended"]), working.output
+    assert working.output.count("working on") == 1
+    assert working.output.count("SIGTERM: stopping once what runs has ended") == 1
+    assert f"[{working.process.pid}]" not in working.output
+    assert not _is_alive(log(folder)[0][0])
+
+
+def test_with_processes_0_there_is_no_supervisor(folder: Path) -> None:
+    """As debuggers need it."""
+    dispatch(folder, "note", "x")
+    with Working(folder, "--processes=0", "--stop-when-empty") as working:
+        code = working.process.wait(PATIENCE_S)
+
+    assert (code, log(folder)[0][0]) == (0, working.process.pid), working.output
+
+
+def test_max_jobs_ends_the_default(folder: Path) -> None:
+    """It has said so; only --processes makes it a number after which processes are replaced."""
+    dispatch(folder, "note", *"abc")
+    with Working(folder, "--max-jobs=2") as working:
+        code = working.process.wait(PATIENCE_S)
+
+    assert (code, len(texts(folder))) == (0, 4), working.output
+
+
+def test_signals_to_all_processes_at_once_interrupt_nothing(folder: Path) -> None:
+    """As systemd sends them to all of a service: the one that is passed on is no second one."""
+    dispatch(folder, "slow", "x")
+    with Working(folder) as working:
+        until(lambda: texts(folder) == ["x"])
+        working.process.terminate()
+        os.kill(log(folder)[0][0], signal.SIGTERM)
+        code = working.process.wait(PATIENCE_S)
+
+    assert (code, texts(folder)) == (0, ["x", "x ended"]), working.output
+    assert "stopping now" not in working.output
+
+
+def test_a_process_that_somebody_stops_is_replaced(folder: Path) -> None:
+    """Only the supervisor's own signals end the whole."""
+    with Working(folder) as working:
+        dispatch(folder, "note", "a")
+        until(lambda: "a ended" in texts(folder))
+        os.kill(log(folder)[0][0], signal.SIGTERM)
+        until(lambda: "another one starts" in working.output)
+        dispatch(folder, "note", "b")
+        until(lambda: "b ended" in texts(folder))
+        assert working.stop() == 0, working.output
+
+
+def test_a_handler_that_ends_its_process_with_code_0_ends_no_worker(folder: Path) -> None:
+    """Its exit code says that all is well; the worker has not said so."""
+    dispatch(folder, "leaving", "x")
+    with Working(folder) as working:
+        until(lambda: "x ended" in texts(folder), "no other process has come")
+        assert working.stop() == 0, working.output
+    assert "worker 1 ended with exit code 0; another process starts in 1 s" in working.output
+
+
+def test_a_process_is_replaced_though_one_that_it_forked_lives_on(folder: Path) -> None:
+    """That it has ended is seen by its own end, not by that of what it shares with others."""
+    dispatch(folder, "forking", "x")
+    try:
+        with Working(folder) as working:
+            until(lambda: "x ended" in texts(folder), "no other process has come")
+            assert _is_alive(int((folder / "forked").read_text()))
+            assert working.stop() == 0, working.output
+    finally:
+        os.kill(int((folder / "forked").read_text()), signal.SIGKILL)
+
+
+def test_a_process_ends_with_its_supervisor_though_others_hold_the_line(tmp_path: Path) -> None:
+    """By the end of its parent, not only by that of the line."""
+    supervisor = """
+        import os, socket, subprocess, sys, time
+        ours, theirs = socket.socketpair()
+        child = subprocess.Popen(
+            [sys.executable, "child.py", str(theirs.fileno())], pass_fds=[theirs.fileno()]
+        )
+        if os.fork() == 0:  # holds both ends
+            time.sleep(300)
+        ours.recv(1)
+        os.kill(os.getpid(), 9)
+    """
+    child = """
+        import os, sys, threading
+        from pathlib import Path
+        from hypercube_jobs.worker import _supervised
+        if "no pidfd" in sys.argv[0]:
+            _supervised._pidfd = lambda pid: None
+        line = _supervised.Line(int(sys.argv[1]))
+        ended = threading.Event()
+        line.listen(lambda number, count: None, ended.set)
+        line.ready()
+        Path("told").write_text(str(ended.wait(100)))
+    """
+    (tmp_path / "child.py").write_text(textwrap.dedent(child))
+    supervising = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(supervisor)], cwd=tmp_path, start_new_session=True
+    )
+    try:
+        until(lambda: (tmp_path / "told").exists() and (tmp_path / "told").read_text())
+        assert (tmp_path / "told").read_text() == "True"
+    finally:
+        os.killpg(supervising.pid, signal.SIGKILL)
+        supervising.wait()
+
+
+def test_a_process_that_does_not_end_after_its_work_is_killed(folder: Path) -> None:
+    """A thread that a handler has left behind keeps the interpreter from its end."""
+    dispatch(folder, "clinging", "x")
+    with Working(folder, "--processes=1", "--max-jobs=1") as working:
+        until(lambda: texts(folder) == ["x"])
+        dispatch(folder, "note", "after")
+        until(lambda: "after ended" in texts(folder), "it is waited for")
+        working.stop()
+
+    assert "worker 1 has stopped, but its process does not end" in working.output
+    assert not _is_alive(log(folder)[0][0])
 
 
 @pytest.mark.parametrize(

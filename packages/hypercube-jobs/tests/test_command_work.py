@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from hypercube_jobs._command import app
 
 HYPERCUBE = Path(sys.executable).with_name("hypercube")
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 
 #: An application whose handlers write down what they do.
 APP = """
@@ -214,7 +214,7 @@ def test_what_cannot_be_worked_on_is_a_usage_error(
     (tmp_path / "empty_app.py").write_text("")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    result = CliRunner().invoke(app, ["work", *arguments])
+    result = CliRunner().invoke(app, ["work", "--processes=0", *arguments])
     assert result.exit_code == 2, result.output
     assert result.stderr.startswith("hypercube: ")
     assert text in result.stderr
@@ -228,5 +228,5 @@ def test_the_place_of_an_error_at_import_is_told(
     (tmp_path / "failing_app.py").write_text("x = 1\n1 / 0\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    result = CliRunner().invoke(app, ["work", "failing_app:jobs"])
+    result = CliRunner().invoke(app, ["work", "--processes=0", "failing_app:jobs"])
     assert f"({tmp_path / 'failing_app.py'}:2)" in result.stderr

@@ -267,7 +267,9 @@ def _work(folder: Path, url: str, *arguments: str) -> subprocess.Popen[str]:
     )
 
 
-ALONE_AND_SUPERVISED = pytest.mark.parametrize("arguments", [(), ("--processes=2",)])
+ALONE_AND_SUPERVISED = pytest.mark.parametrize(
+    "arguments", [(), ("--processes=0",), ("--processes=2",)]
+)
 
 
 @ALONE_AND_SUPERVISED

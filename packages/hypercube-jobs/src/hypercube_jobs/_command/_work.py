@@ -14,12 +14,22 @@ from hypercube_jobs._command._schedule import SingleOption, scheduler_of, schedu
 from hypercube_jobs._command._source import AppNotLoaded, load_jobs, seconds
 from hypercube_jobs._policy import DEFAULT_QUEUE
 from hypercube_jobs.worker import Ending, Worker
-from hypercube_jobs.worker._supervised import Line
+from hypercube_jobs.worker._supervised import DONE, MAX_JOBS, REPLACE, Line
 from hypercube_jobs.worker._supervisor import AVAILABLE, Supervisor
-from hypercube_queue import InvalidArgument
+from hypercube_queue import InvalidArgument, QueueError
 
 _log = logging.getLogger("hypercube_jobs.worker")
 
+#: Exit code of a worker without supervisor that a handler has kept from going on.
+OVERRUN = 3
+#: What a worker tells its supervisor at its end.
+_WORDS = {
+    Ending.EMPTY: DONE,
+    Ending.MAX_JOBS: MAX_JOBS,
+    Ending.OVERRUN: REPLACE,
+    # If the supervisor has not stopped it, somebody else has.
+    Ending.STOPPED: REPLACE,
+}
 #: More processes than any machine has use for.
 _MAX_PROCESSES = 1_000
 
@@ -62,9 +72,11 @@ def work(
             "--processes",
             "-p",
             metavar="N",
-            min=1,
+            min=0,
             max=_MAX_PROCESSES,
-            help="Work in so many processes, each with --concurrency, and replace those that end.",
+            help="Work in so many processes, each with --concurrency, and replace those that end; "
+            "0 is for debuggers: work in this one.",
+            show_default="1",
         ),
     ] = None,
     interrupt_threads: Annotated[
@@ -84,9 +96,9 @@ def work(
     """Run jobs until SIGTERM or Ctrl-C, which let running jobs end; a second one does not."""
     log_to_stderr(log_level, processes=bool(processes or supervised is not None))
     queues = list(dict.fromkeys(queue or [DEFAULT_QUEUE]))
-    if processes is not None:
-        if not AVAILABLE:
-            raise InvalidArgument("--processes works on Linux and macOS only")
+    if processes and not AVAILABLE:
+        raise InvalidArgument("--processes works on Linux and macOS only")
+    if supervised is None and processes != 0 and AVAILABLE:
         options = {
             "--concurrency": concurrency,
             "--sleep": sleep,
@@ -101,8 +113,11 @@ def work(
         command += ["--interrupt-threads"] * interrupt_threads
         scheduling_too = [*command, "--schedule", *["--single-scheduler"] * single_scheduler]
         first = scheduling_too if schedule else command
-        commands = [first, *[command] * (processes - 1)]
-        raise typer.Exit(Supervisor([[*each, "--supervised"] for each in commands]).run())
+        commands = [first, *[command] * ((processes or 1) - 1)]
+        supervisor = Supervisor(
+            [[*each, "--supervised"] for each in commands], end_after_max_jobs=processes is None
+        )
+        raise typer.Exit(supervisor.run())
     jobs = load_jobs(app)
     worker = Worker(
         jobs,
@@ -114,7 +129,8 @@ def work(
         stop_timeout=None if stop_timeout is None else seconds("--stop-timeout", stop_timeout),
         interrupt_threads=interrupt_threads,
         process_ends=True,
-        end_on_overrun=supervised is not None,
+        # Ended with this code, it is started again by whatever started it.
+        end_on_overrun=processes is None,
     )
     if not any(kind.handler for kind in jobs.kinds()):
         # Every job would fail until its retries are used up.
@@ -124,20 +140,29 @@ def work(
         scheduler = scheduler_of(jobs, app, single_scheduler=single_scheduler)
     _log.info("working on %s, %d at a time", ", ".join(queues), concurrency)
     line = None if supervised is None else Line(supervised)
-    if line is not None:
-        line.on_end(worker.stop)
-    with jobs.queue, scheduling(scheduler, worker.stop):
-        # Not ready before the queues are reached: it may turn out that they never can be.
-        ending = worker.run(on_ready=line.ready) if line is not None else worker.run()
-    if line is not None and ending in {Ending.MAX_JOBS, Ending.OVERRUN}:
-        line.replace_me()
+    if line is None:
+        with jobs.queue, scheduling(scheduler, worker.stop):
+            ending = worker.run()
+    else:
+        worker._supervised_by(line)
+        try:
+            with jobs.queue, scheduling(scheduler, worker.stop):
+                # Not ready before the queues are reached: it may turn out that they never can be.
+                ending = worker.run(on_ready=line.ready)
+        except QueueError:
+            if stop_when_empty:
+                line.leave(DONE)  # who waits for the end is told of it by the exit code
+            raise
+        line.leave(_WORDS[ending])
+    code = OVERRUN if line is None and ending is Ending.OVERRUN else 0
     if worker.abandoned:
-        _end_process()
+        _end_process(code)
+    raise typer.Exit(code)
 
 
-def _end_process() -> NoReturn:
+def _end_process(code: int) -> NoReturn:
     """End at once, with all threads: who waited for them would give them time to run on."""
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(0)
+    os._exit(code)

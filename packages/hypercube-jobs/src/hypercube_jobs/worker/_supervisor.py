@@ -1,8 +1,8 @@
 """Several worker processes under one that starts, watches and ends them.
 
 They are fresh interpreters and no forks: no lock, connection or thread is inherited. Each has
-a line to the supervisor, on which it says that it works, and whose end tells either side that
-the other one has gone.
+a line to the supervisor, on which it says that it works and why it ends, and on which signals
+are passed on. That a process has ended is told by the system: others may hold the line open.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
 from hypercube_jobs.worker._held import NEVER
-from hypercube_jobs.worker._supervised import READY, REPLACE
+from hypercube_jobs.worker._supervised import DONE, MAX_JOBS, READY, REPLACE
 
 _log = logging.getLogger("hypercube_jobs.worker")
 
@@ -31,7 +31,7 @@ _FIRST_PAUSE = 1.0
 _LONGEST_PAUSE = 30.0
 #: Who worked for as long as this, in seconds, has not crashed at the start.
 _HEALTHY = 30.0
-#: How long a process may take to end once its line has, in seconds.
+#: How long a process may take to end once it has said that it does, in seconds.
 _LEAVE = 10.0
 #: The number of the signal that ends all at once.
 _LAST = 3
@@ -43,12 +43,16 @@ class _Place:
 
     number: int
     process: subprocess.Popen[bytes] | None = None
-    line: socket.socket = field(default_factory=socket.socket)
+    line: socket.socket | None = None
     started_at: float = 0.0
     start_at: float = 0.0
     pause: float = 0.0
     ready: bool = False
+    #: Another one is wanted at once, or none at all.
     replace: bool = False
+    done: bool = False
+    #: When the process is to have ended at the latest.
+    leave_by: float = NEVER
 
 
 class Supervisor:
@@ -56,21 +60,25 @@ class Supervisor:
 
     Each gets the number of its line as one more argument. A process that says so is replaced
     at once. One that crashes is replaced after a pause, which doubles up to half a minute as
-    long as crashes follow each other. One that ends by itself with exit code 0 has had no more
-    to do, and is not replaced. The first process has to be ready before the others start: an
-    application that cannot be loaded ends all of this with its exit code.
+    long as crashes follow each other. One that has had no more to do, or with
+    `end_after_max_jobs` has run `max_jobs`, is not replaced, and its exit code counts. The first
+    process has to be ready before the others start: an application that cannot be loaded ends
+    all of this with its exit code.
 
-    SIGTERM and SIGINT are passed on as SIGTERM, the third of them ends the processes at once.
+    SIGTERM and SIGINT are passed on, the third of them ends the processes at once.
     """
 
-    def __init__(self, commands: Sequence[Sequence[str]]) -> None:
+    def __init__(
+        self, commands: Sequence[Sequence[str]], *, end_after_max_jobs: bool = False
+    ) -> None:
         self._commands = commands
+        self._end_after_max_jobs = end_after_max_jobs
         self._places = [_Place(number) for number in range(len(commands))]
         self._selector = selectors.DefaultSelector()
         self._exit_code = 0
         self._loaded = False
         #: Signals that came, and how many of them have been passed on.
-        self._signals = 0
+        self._signals: list[int] = []
         self._passed_on = 0
 
     def run(self) -> int:
@@ -84,6 +92,8 @@ class Supervisor:
                         self._hear(key.data)
                     else:
                         key.data()
+                self._reap()
+                self._kill_late()
         return self._exit_code
 
     def _open(self) -> bool:
@@ -104,8 +114,9 @@ class Supervisor:
         return self._loaded or place is self._places[0]
 
     def _pause(self) -> float | None:
-        starts = [place.start_at for place in self._places if self._may_start(place)]
-        first = min(starts, default=NEVER)
+        moments = [place.start_at for place in self._places if self._may_start(place)]
+        moments += [place.leave_by for place in self._places if place.process is not None]
+        first = min(moments, default=NEVER)
         return None if first == NEVER else max(0.0, first - time.monotonic())
 
     def _start(self, place: _Place) -> None:
@@ -125,9 +136,11 @@ class Supervisor:
                 _log.warning("worker %d cannot be started: %s", place.number + 1, error)
                 self._wait(place)
                 return
+        ours.setblocking(False)
         place.line = ours
         place.started_at = time.monotonic()
-        place.ready = place.replace = False
+        place.ready = place.replace = place.done = False
+        place.leave_by = NEVER
         self._selector.register(ours, selectors.EVENT_READ, place)
 
     def _wait(self, place: _Place) -> None:
@@ -137,28 +150,50 @@ class Supervisor:
     # Watching
 
     def _hear(self, place: _Place) -> None:
+        if place.line is None:
+            return
         try:
             words = place.line.recv(16)
+        except BlockingIOError:
+            return
         except OSError:
             words = b""
+        if not words:
+            self._close_line(place)
         if READY in words:
             place.ready = self._loaded = True
-        if REPLACE in words:
+        if DONE in words or (MAX_JOBS in words and self._end_after_max_jobs):
+            place.done = True
+        elif REPLACE in words or MAX_JOBS in words:
             place.replace = True
-        if not words:
-            self._ended(place, self._reaped(place))
+        if place.done or place.replace:
+            place.leave_by = min(place.leave_by, time.monotonic() + _LEAVE)
 
-    def _reaped(self, place: _Place) -> int:
-        self._selector.unregister(place.line)
-        place.line.close()
-        process, place.process = place.process, None
-        if process is None:
-            return 0
-        try:
-            return process.wait(_LEAVE)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            return process.wait()
+    def _close_line(self, place: _Place) -> None:
+        line, place.line = place.line, None
+        if line is not None:
+            self._selector.unregister(line)
+            line.close()
+
+    def _reap(self) -> None:
+        for place in self._places:
+            code = None if place.process is None else place.process.poll()
+            if code is not None:
+                self._hear(place)  # its last words
+                self._close_line(place)
+                place.process = None
+                self._ended(place, code)
+
+    def _kill_late(self) -> None:
+        for place in self._places:
+            if place.process is not None and place.leave_by <= time.monotonic():
+                place.leave_by = NEVER
+                place.process.kill()
+                _log.warning(
+                    "worker %d has stopped, but its process does not end: a thread or an exit "
+                    "handler of the application keeps it; it is killed",
+                    place.number + 1,
+                )
 
     def _ended(self, place: _Place, code: int) -> None:
         now = time.monotonic()
@@ -175,8 +210,9 @@ class Supervisor:
         elif place.replace:
             place.start_at = now
             _log.info("worker %d has ended its process; another one starts", place.number + 1)
-        elif code == 0:
+        elif place.done:
             place.start_at = NEVER
+            self._exit_code = max(self._exit_code, code)
         else:
             if now - place.started_at >= _HEALTHY:
                 place.pause = 0.0
@@ -191,12 +227,29 @@ class Supervisor:
     # Ending
 
     def _pass_on(self) -> None:
-        while self._passed_on < self._signals:
+        for number in self._signals[self._passed_on :]:
             self._passed_on += 1
             for place in self._places:
-                if place.process is not None:
-                    kill = self._passed_on >= _LAST
-                    place.process.send_signal(signal.SIGKILL if kill else signal.SIGTERM)
+                if place.process is None:
+                    continue
+                if self._passed_on >= _LAST:
+                    place.process.kill()
+                elif not self._tell(place, number) or not place.ready:
+                    # It may not listen yet.
+                    place.process.terminate()
+
+    def _tell(self, place: _Place, number: int) -> bool:
+        """Pass a signal on by the line; False if that is closed.
+
+        There it cannot be mistaken for one that is sent to all processes of a service at once.
+        """
+        if place.line is None:
+            return False
+        try:
+            place.line.send(bytes([number]))
+        except OSError:
+            return False
+        return True
 
     @contextmanager
     def _woken_by_signals(self) -> Iterator[None]:
@@ -208,6 +261,9 @@ class Supervisor:
         former: dict[int, Callable[[int, FrameType | None], Any] | int | None] = {}
         for number in (signal.SIGINT, signal.SIGTERM):
             former[number] = signal.signal(number, self._on_signal)
+        # It has to have a handler to wake the selector.
+        former[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, former)
         try:
             yield
         finally:
@@ -219,13 +275,15 @@ class Supervisor:
             waker.close()
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
-        self._signals += 1
-        if self._signals == 1:
+        self._signals.append(number)
+        if len(self._places) == 1:
+            return  # the worker says it, in the log that the application has set up
+        if len(self._signals) == 1:
             _log.info(
                 "%s: stopping once what runs has ended; another signal interrupts it",
                 signal.Signals(number).name,
             )
-        elif self._signals < _LAST:
+        elif len(self._signals) < _LAST:
             _log.warning("stopping now: interrupting what runs")
 
 

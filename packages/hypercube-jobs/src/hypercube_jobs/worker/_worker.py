@@ -18,6 +18,7 @@ from hypercube_jobs._jobs import Jobs
 from hypercube_jobs.worker._coordinator import Coordinator
 from hypercube_jobs.worker._ending import Ending
 from hypercube_jobs.worker._options import WorkerOptions, checked_queues
+from hypercube_jobs.worker._supervised import Line
 from hypercube_queue import InvalidArgument
 
 _log = logging.getLogger("hypercube_jobs.worker")
@@ -96,6 +97,10 @@ class Worker:
             process_ends=process_ends,
             end_on_overrun=end_on_overrun,
         )
+        #: Signals are passed on by a supervisor, which counts them: one that comes directly may
+        #: be the same, sent to all processes of a service.
+        self._supervised = False
+        self._signals_seen = 0
         self._started = threading.Lock()
         self._ended = threading.Event()
         self._ending = Ending.STOPPED
@@ -152,6 +157,11 @@ class Worker:
         """
         self._coordinator.stop(now=now)
 
+    def _supervised_by(self, line: Line) -> None:
+        """Stop when the supervisor at the other end of `line` says so, or has gone."""
+        self._supervised = True
+        line.listen(self._on_signal, self.stop)
+
     def _warn_of_long_kinds(self) -> None:
         guarantees = self._jobs.queue.guarantees
         longest = guarantees.max_visibility if guarantees.leases else guarantees.max_hold
@@ -179,25 +189,18 @@ class Worker:
             yield
             return
         former: dict[int, Callable[[int, FrameType | None], Any] | int | None] = {}
-        stopping = False
 
         def restore() -> None:
             while former:
                 signal.signal(*former.popitem())
 
         def on_signal(number: int, _frame: FrameType | None) -> None:
-            nonlocal stopping
-            if stopping:
+            if self._supervised:
+                self._on_signal(number, 1)
+                return
+            if self._signals_seen:
                 restore()  # before it is said, since a third one may be the answer
-                _log.warning("stopping now: interrupting what runs")
-                self.stop(now=True)
-            else:
-                stopping = True
-                _log.info(
-                    "%s: stopping once what runs has ended; another signal interrupts it",
-                    signal.Signals(number).name,
-                )
-                self.stop()
+            self._on_signal(number, self._signals_seen + 1)
 
         for number in (signal.SIGINT, signal.SIGTERM):
             former[number] = signal.signal(number, on_signal)
@@ -205,3 +208,18 @@ class Worker:
             yield
         finally:
             restore()
+
+    def _on_signal(self, number: int, count: int) -> None:
+        """Stop at the first signal, and at once at the second; `count` says which one it is."""
+        if count <= self._signals_seen:
+            return
+        self._signals_seen = count
+        if count > 1:
+            _log.warning("stopping now: interrupting what runs")
+            self.stop(now=True)
+        else:
+            _log.info(
+                "%s: stopping once what runs has ended; another signal interrupts it",
+                signal.Signals(number).name,
+            )
+            self.stop()
