@@ -89,7 +89,7 @@ APP = """
     @jobs.handler("clinging")
     def clinging(job: Note) -> None:
         write(job.text)
-        threading.Thread(target=time.sleep, args=(300,)).start()
+        threading.Thread(target=time.sleep, args=(300,), daemon=False).start()
 
     @jobs.handler("patient")
     def patient(job: Note) -> None:
@@ -428,6 +428,65 @@ def test_a_process_that_does_not_end_after_its_work_is_killed(folder: Path) -> N
 
     assert "worker 1 has stopped, but its process does not end" in working.output
     assert not _is_alive(log(folder)[0][0])
+
+
+@pytest.mark.parametrize("arguments", [(), ("--processes=0",)])
+def test_files_of_the_current_folder_replace_no_installed_module(
+    folder: Path, arguments: tuple[str, ...]
+) -> None:
+    """It is looked in last, in the processes under the supervisor too."""
+    for name in ("typer", "pydantic", "hypercube_queue", "socket"):
+        (folder / f"{name}.py").write_text("raise SystemExit('a file of the current folder')")
+    dispatch(folder, "note", "x")
+    with Working(folder, "--stop-when-empty", *arguments) as working:
+        code = working.process.wait(PATIENCE_S)
+
+    assert (code, texts(folder)) == (0, ["x", "x ended"]), working.output
+
+
+@pytest.mark.parametrize("arguments", [(), ("--processes=0",)])
+def test_pythons_safe_path_leaves_the_current_folder_out(
+    folder: Path, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever has set it does not want code from wherever the command is started."""
+    monkeypatch.setenv("PYTHONSAFEPATH", "1")
+    with Working(folder, "--stop-when-empty", *arguments) as working:
+        code = working.process.wait(PATIENCE_S)
+    assert code == 2, working.output
+    assert "there is no module 'shop_app' installed, and Python's safe path" in working.output
+
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+    dispatch(folder, "note", "x")
+    with Working(folder, "--stop-when-empty", *arguments) as working:
+        code = working.process.wait(PATIENCE_S)
+    assert (code, texts(folder)) == (0, ["x", "x ended"]), working.output
+
+
+def test_an_interpreter_that_stands_still_is_replaced(folder: Path) -> None:
+    """No thread of Python can see to time-outs then, nor extend a lease."""
+    app = folder / "shop_app.py"
+    more = """
+        import re
+        from hypercube_jobs.worker import _watchdog
+
+        # Time-outs are 60 s here.
+        _watchdog._MARGIN, _watchdog._BEAT = -55.0, 0.2
+
+        @jobs.handler("backtracking")
+        def backtrack(job: Note) -> None:
+            write(job.text)
+            if (here / "log").read_text().count(job.text) == 1:
+                re.match("(a+)+$", "a" * 60 + "b")
+            write(f"{job.text} ended")
+    """
+    app.write_text(app.read_text() + textwrap.dedent(more))
+    dispatch(folder, "backtracking", "x")
+    with Working(folder) as working:
+        until(lambda: "x ended" in texts(folder), "it stands still for good")
+        assert working.stop() == 0, working.output
+
+    assert "in backtrack" in working.output, "nobody is told where it was"
+    assert "worker 1 ended with exit code 1; another process starts in 1 s" in working.output
 
 
 @pytest.mark.parametrize(

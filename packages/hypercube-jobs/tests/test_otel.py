@@ -21,6 +21,7 @@ from sqlalchemy import create_engine
 
 from hypercube_jobs import Constant, InlineQueue, Jobs, PermanentError
 from hypercube_jobs.otel import OpenTelemetry
+from hypercube_queue import Message
 
 
 @dataclass
@@ -266,3 +267,21 @@ def test_dispatches_and_attempts_are_counted_and_timed(box: Any, telemetry: Tele
     assert sum(p.count for p in telemetry.points("messaging.process.duration")) == 3
     (times,) = telemetry.points("messaging.client.operation.duration")
     assert times.count == 3
+
+
+def test_kinds_that_are_not_declared_have_one_label(box: Any, telemetry: Telemetry) -> None:
+    """In metrics; a span still says which one it was."""
+    box.jobs.add_observer(telemetry.middleware())
+    box.queue.push(*(Message("default", b"{}", f"kind{n}") for n in range(5)))
+    box.queue.push(*(Message("default", b"{}", "note", f"space{n}") for n in range(5)))
+    running = box.start()
+    box.until(lambda: len(telemetry.spans("process default")) == 10)
+    running.stop()
+    running.end()
+
+    for name in ("messaging.client.consumed.messages", "messaging.process.duration"):
+        points = [dict(point.attributes) for point in telemetry.points(name)]
+        assert {point["hypercube.job.kind"] for point in points} == {"unknown"}
+        assert not any("hypercube.job.namespace" in point for point in points)
+    kinds = {span.attributes["hypercube.job.kind"] for span in telemetry.spans("process default")}
+    assert kinds == {"note", *(f"kind{n}" for n in range(5))}

@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from hypercube_jobs import Constant, JobEvent
 from hypercube_jobs.prometheus import Prometheus
+from hypercube_queue import Message
 
 
 @dataclass
@@ -100,3 +101,23 @@ def test_the_exposition_is_what_prometheus_reads(box: Any) -> None:
         'hypercube_jobs_duration_seconds_bucket{kind="note",le="2.0",namespace="",'
         'queue="default"} 1.0' in text
     )
+
+
+def test_kinds_that_are_not_declared_have_one_label(box: Any) -> None:
+    """Whoever may push would fill the memory of workers with names else."""
+    registry = CollectorRegistry()
+    box.jobs.add_observer(Prometheus(registry=registry))
+    box.queue.push(*(Message("default", b"{}", f"kind{n}") for n in range(50)))
+    box.queue.push(*(Message("default", b"{}", "note", f"space{n}") for n in range(50)))
+    before = len(generate_latest(registry).splitlines())
+    running = box.start()
+    unknown = {"namespace": "unknown", "kind": "unknown"}
+    box.until(lambda: value(registry, "failed_total", final="true", **unknown) == 50)
+    box.until(lambda: value(registry, "failed_total", final="false", **unknown) == 50)
+    running.stop()
+    running.end()
+
+    exposition = generate_latest(registry).decode()
+    assert len(exposition.splitlines()) - before < 40
+    assert "kind1" not in exposition
+    assert "space1" not in exposition

@@ -30,6 +30,9 @@ class Attempt:
     lost: bool = False
     #: What came with the job for whoever traces, such as `traceparent`.
     trace: Mapping[str, str] = field(default_factory=dict, repr=False)
+    #: Whether the kind is declared here. Others are named by whoever pushes, so label no metric
+    #: with them.
+    declared: bool = True
 
 
 class Run(Protocol):

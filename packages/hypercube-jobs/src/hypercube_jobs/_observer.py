@@ -27,6 +27,9 @@ class JobEvent:
     #: How long the attempt took.
     duration: timedelta = timedelta(0)
     error: BaseException | None = None
+    #: Whether the kind is declared here. Others are named by whoever pushes, so label no metric
+    #: with them.
+    declared: bool = True
 
 
 class Observer:

@@ -15,6 +15,7 @@ from typing import Annotated
 
 import typer
 
+from hypercube_jobs._command._current_folder import look_in_current_folder
 from hypercube_jobs._errors import NotSupported
 from hypercube_jobs._jobs import Jobs
 from hypercube_queue import InvalidArgument, Queue, StatsProvider, capability, open_queue
@@ -86,9 +87,7 @@ def load_jobs(reference: str) -> Jobs:
     module_name, _, attribute = reference.partition(":")
     if not module_name or not attribute:
         raise AppNotLoaded(f"{reference!r} is not MODULE:ATTRIBUTE, such as shop.jobs:jobs")
-    here = str(Path.cwd())
-    if here not in sys.path and "" not in sys.path:
-        sys.path.insert(0, here)
+    look_in_current_folder()
     found = _imported(module_name)
     for name in attribute.split("."):
         missing = object()
@@ -108,6 +107,11 @@ def _imported(module_name: str) -> object:
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
             raise _failed_import(module_name, error) from error
+        if str(Path.cwd()) not in sys.path and "" not in sys.path:
+            raise AppNotLoaded(
+                f"there is no module {error.name!r} installed, and Python's safe path (-P, "
+                "PYTHONSAFEPATH) keeps it from looking in the current folder"
+            ) from error
         raise AppNotLoaded(
             f"there is no module {error.name!r}, neither in {Path.cwd()} nor installed; start "
             "hypercube in the folder that you would import it from"

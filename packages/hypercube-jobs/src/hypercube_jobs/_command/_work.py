@@ -9,6 +9,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from hypercube_jobs._command._current_folder import append_current_folder
 from hypercube_jobs._command._logging import LogLevel, LogLevelOption, log_to_stderr
 from hypercube_jobs._command._schedule import SingleOption, scheduler_of, scheduling
 from hypercube_jobs._command._source import AppNotLoaded, load_jobs, seconds
@@ -87,6 +88,7 @@ def work(
         ),
     ] = False,
     supervised: Annotated[int | None, typer.Option(hidden=True)] = None,
+    current_folder: Annotated[bool, typer.Option("--current-folder", hidden=True)] = False,
     schedule: Annotated[
         bool, typer.Option("--schedule", help="Also dispatch the periodic jobs, in one process.")
     ] = False,
@@ -106,7 +108,9 @@ def work(
             "--stop-timeout": stop_timeout,
             "--log-level": log_level.value,
         }
-        command = [sys.executable, "-m", "hypercube_jobs._command", "work", app]
+        # By itself `-m` would look in the current folder first.
+        command = [sys.executable, "-P", "-m", "hypercube_jobs._command", "work", app]
+        command += ["--current-folder"] * (not sys.flags.safe_path)
         command += [f"--queue={name}" for name in queues]
         command += [f"{name}={value}" for name, value in options.items() if value is not None]
         command += ["--stop-when-empty"] * stop_when_empty
@@ -118,6 +122,8 @@ def work(
             [[*each, "--supervised"] for each in commands], end_after_max_jobs=processes is None
         )
         raise typer.Exit(supervisor.run())
+    if current_folder:
+        append_current_folder()
     jobs = load_jobs(app)
     worker = Worker(
         jobs,

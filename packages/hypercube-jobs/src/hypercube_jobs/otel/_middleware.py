@@ -32,7 +32,7 @@ class OpenTelemetry(Middleware):
     child, unless `new_trace`: then each attempt is a trace of its own. The metrics are
     `messaging.client.sent.messages`, `messaging.client.operation.duration`,
     `messaging.client.consumed.messages` and `messaging.process.duration`, by queue, kind and
-    type of error.
+    type of error; the kinds that are not declared here are all `unknown` there.
 
     The providers are the global ones if not given.
     """
@@ -80,13 +80,14 @@ class OpenTelemetry(Middleware):
     def processing(self, attempt: Attempt) -> Iterator[None]:
         """See `Middleware.processing`."""
         common = _attributes("process", attempt)
+        measured = common if attempt.declared else _of_unknown_kind(common)
         sent = propagate.extract(attempt.trace)
         creation = trace.get_current_span(sent).get_span_context()
         # Baggage is there for the handler, whoever is the parent.
         token = contexts.attach(sent)
         try:
             with (
-                _measured(self._consumed, self._process_time, common),
+                _measured(self._consumed, self._process_time, measured),
                 self._tracer.start_as_current_span(
                     f"process {attempt.queue}",
                     context=Context() if self._new_trace else sent,
@@ -116,6 +117,13 @@ def _attributes(operation: str, job: Dispatch | Attempt) -> dict[str, AttributeV
     if job.namespace:
         attributes["hypercube.job.namespace"] = job.namespace
     return attributes
+
+
+def _of_unknown_kind(attributes: dict[str, AttributeValue]) -> dict[str, AttributeValue]:
+    """Without the names that whoever may push makes up: each would be a series of its own."""
+    unknown = {**attributes, "hypercube.job.kind": "unknown"}
+    unknown.pop("hypercube.job.namespace", None)
+    return unknown
 
 
 @contextmanager

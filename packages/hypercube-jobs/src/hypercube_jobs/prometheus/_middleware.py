@@ -12,6 +12,8 @@ from hypercube_jobs._middleware import Middleware
 from hypercube_jobs._observer import JobEvent
 
 _LABELS = ("queue", "namespace", "kind")
+#: The kind and the namespace of what is not declared: whoever may push makes up any number.
+_UNKNOWN = "unknown"
 #: Jobs take from milliseconds to hours. In seconds.
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600)
 
@@ -20,13 +22,14 @@ class Prometheus(Middleware):
     """Counts what happens to jobs, times attempts, and shows how many run.
 
         jobs.add_observer(Prometheus())
-        prometheus_client.start_http_server(9000)
+        prometheus_client.start_http_server(9000, addr="127.0.0.1")
 
     The metrics, by queue, namespace and kind: the counters `hypercube_jobs_dispatched_total`,
     `_processed_total`, `_failed_total` (with `final`, which is `true` for jobs that are not
     tried again), `_interrupted_total` and `_lost_total`, the histogram
     `hypercube_jobs_duration_seconds`, and the gauge `hypercube_jobs_in_progress`. Where
-    several processes share an address, prometheus-client's multiprocess mode adds them up.
+    several processes share an address, prometheus-client's multiprocess mode adds them up. Kinds
+    and namespaces that are not declared here are all labelled `unknown`.
 
     A registry takes one object; give several `Jobs` objects the same one.
     """
@@ -91,4 +94,6 @@ class Prometheus(Middleware):
 
 
 def _values(job: Attempt | JobEvent) -> tuple[str, str, str]:
+    if not job.declared:
+        return job.queue, _UNKNOWN, _UNKNOWN
     return job.queue, job.namespace, job.kind

@@ -134,6 +134,11 @@ class Coordinator:
             raise self._failure
         return ending
 
+    def longest_timeout(self) -> float:
+        """How long an attempt may take, of those that run and of the kinds, in seconds."""
+        kinds = [kind.policy.timeout.total_seconds() for kind in self._jobs.kinds() if kind.handler]
+        return max([0.0, *kinds, *(held.timeout for held in self._execution.running())])
+
     def stop(self, *, now: bool = False) -> None:
         """Pop no more and let what runs end; with `now` interrupt it."""
         self._stopping = True

@@ -98,6 +98,8 @@ class Execution:
         self._closed = False
         #: Attempts on the event loop were given up, and the process is to end.
         self._abandoned_on_loop = False
+        #: Asynchronous deliveries cannot begin any more.
+        self._loop_is_dead = False
         self._loop = EventLoop(self, failed)
 
     # What the coordinator does
@@ -233,7 +235,8 @@ class Execution:
                 self._run_seconds = ended.duration
             else:
                 self._run_seconds += (ended.duration - self._run_seconds) * _WEIGHT
-            if self._waiting.may_begin(now, is_async=ended.is_async):
+            no_loop = ended.is_async and self._loop_is_dead
+            if not no_loop and self._waiting.may_begin(now, is_async=ended.is_async):
                 return self._begin(now, is_async=ended.is_async)
             self._free += 1
             self._use_free_slots()
@@ -260,6 +263,7 @@ class Execution:
     def end_async(self, error: BaseException) -> None:
         """End all asynchronous attempts, because the event loop has died with `error`."""
         with self._lock:
+            self._loop_is_dead = True
             some = [held for held in self._running if held.is_async]
         for held in some:
             held.error = JobError(

@@ -160,6 +160,7 @@ class Held:
             number=self.standing.number,
             max_retries=retries,
             trace=self.record.trace,
+            declared=self.kind is not None,
             last=self.standing.used >= retries,
         )
 

@@ -74,6 +74,7 @@ class Reporter:
                     final=final,
                     duration=timedelta(seconds=held.duration),
                     error=held.error,
+                    declared=attempt.declared,
                 ),
             )
 

@@ -7,7 +7,7 @@ import logging
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 from types import FrameType
 from typing import Any
@@ -19,6 +19,7 @@ from hypercube_jobs.worker._coordinator import Coordinator
 from hypercube_jobs.worker._ending import Ending
 from hypercube_jobs.worker._options import WorkerOptions, checked_queues
 from hypercube_jobs.worker._supervised import Line
+from hypercube_jobs.worker._watchdog import Watchdog
 from hypercube_queue import InvalidArgument
 
 _log = logging.getLogger("hypercube_jobs.worker")
@@ -133,7 +134,8 @@ class Worker:
         thread = threading.Thread(
             target=self._work, args=(on_ready,), name="hypercube-worker", daemon=True
         )
-        with self._signals():
+        longest = self._coordinator.longest_timeout
+        with self._signals(), Watchdog(longest) if self._supervised else nullcontext():
             thread.start()
             try:
                 while not self._ended.wait(_SLICE):

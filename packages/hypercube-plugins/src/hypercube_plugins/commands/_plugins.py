@@ -70,8 +70,8 @@ def _application(reference: str) -> Application | AsyncApplication:
     if not module or not attribute:
         raise _refused(f"{reference!r} is not MODULE:ATTRIBUTE, such as shop:application")
     here = str(Path.cwd())
-    if here not in sys.path and "" not in sys.path:
-        sys.path.insert(0, here)
+    if not sys.flags.safe_path and here not in sys.path and "" not in sys.path:
+        sys.path.append(here)  # last, so that no file there replaces an installed module
     try:
         found = pkgutil.resolve_name(reference)
     except Exception as error:
