@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -24,6 +25,16 @@ class Invoice:
     """A job."""
 
     order_id: int
+
+
+@dataclass
+class Here:
+    """A job that looks where it runs."""
+
+
+@dataclass
+class HereAsync:
+    """The same, asynchronously."""
 
 
 class Ping(TypedDict):
@@ -243,3 +254,65 @@ def test_nothing_is_registered_with_pytest() -> None:
 
     names = {point.value.partition(".")[0] for point in entry_points(group="pytest11")}
     assert "hypercube_jobs" not in names
+
+
+def test_handlers_run_in_the_calling_thread(jobs: Jobs) -> None:
+    """So they see what is bound to it; asynchronous ones share one event loop."""
+    where: list[object] = []
+    here = threading.current_thread()
+
+    @jobs.handler("here")
+    def handle(job: Here) -> None:
+        where.append(threading.current_thread())
+
+    @jobs.handler("here_async")
+    async def handle_async(job: HereAsync) -> None:
+        assert threading.current_thread() is here
+        where.append(asyncio.get_running_loop())
+
+    with fake(jobs) as queue:
+        for job in (Here(), HereAsync(), HereAsync()):
+            jobs.dispatch(job)
+        queue.work()
+
+    assert where[0] is here
+    assert len(where) == 3
+    assert where[1] is where[2]
+
+
+def test_within_an_event_loop_handlers_run_in_other_threads(jobs: Jobs) -> None:
+    """It leaves its own thread no place for them."""
+    where: list[object] = []
+
+    @jobs.handler("here")
+    def handle(job: Here) -> None:
+        where.append(threading.current_thread())
+
+    async def test() -> None:
+        with fake(jobs) as queue:
+            jobs.dispatch(Here())
+            queue.work()
+
+    asyncio.run(test())
+    assert len(where) == 1
+    assert where[0] is not threading.current_thread()
+
+
+def test_a_handler_that_outlives_its_lease_runs_again(jobs: Jobs) -> None:
+    """As with a worker, whose result is dropped then."""
+    runs: list[int] = []
+
+    with fake(jobs) as queue:
+
+        @jobs.handler("here")
+        def handle(job: Here) -> None:
+            runs.append(1)
+            if len(runs) == 1:
+                queue.travel(timedelta(hours=1))
+
+        jobs.dispatch(Here())
+        queue.work()
+        assert jobs.failed() == []
+        assert queue.pending() == 0
+
+    assert len(runs) == 2

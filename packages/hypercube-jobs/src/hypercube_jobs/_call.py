@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import inspect
+import sys
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import Context
@@ -38,23 +40,59 @@ async def call_async(handler: Handler, job: object) -> None:
     await cast("Awaitable[object]", handler(job))
 
 
-def run_to_end(make: Callable[[], Coroutine[Any, Any, None]], context: Context) -> None:
-    """Run a coroutine on a loop of its own, and wait. Raises what it raises.
-
-    It runs in this thread, or in another if an event loop runs here, which then waits.
-    """
+def loop_runs_here() -> bool:
+    """Whether an event loop runs in this thread."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        with asyncio.Runner() as runner:
+        return False
+    return True
+
+
+def _django() -> Any:
+    """The module here that knows Django; None where the application does not use it."""
+    if "django.db" not in sys.modules:
+        return None
+    return importlib.import_module("hypercube_jobs._transactions._django")
+
+
+async def run_in_thread(function: Callable[[], None], context: Context) -> None:
+    """Run a synchronous function where it may block. Raises what it raises.
+
+    With Django that is the thread of its asynchronous API, whose transaction it is part of.
+    """
+    if (django := _django()) is not None:
+        await django.run_in_thread(function, context)
+    else:
+        await asyncio.to_thread(context.run, function)
+
+
+def run_to_end(
+    make: Callable[[], Coroutine[Any, Any, None]],
+    context: Context,
+    runner: asyncio.Runner | None = None,
+) -> None:
+    """Run a coroutine on a loop of its own, or that of `runner`, and wait. Raises what it raises.
+
+    It runs in this thread, or in another if an event loop runs here, which then waits. If this
+    thread is in a transaction of Django's, its asynchronous API takes part in that.
+    """
+    if not loop_runs_here():
+        if (django := _django()) is not None and django.in_transaction():
+            context.run(django.run_to_end, make)
+            return
+        if runner is not None:
             runner.run(make(), context=context)
+            return
+        with asyncio.Runner() as own:
+            own.run(make(), context=context)
         return
     errors: list[BaseException] = []
 
     def run() -> None:
         try:
-            with asyncio.Runner() as runner:
-                runner.run(make(), context=context)
+            with asyncio.Runner() as own:
+                own.run(make(), context=context)
         except BaseException as error:  # noqa: BLE001  # raised below
             errors.append(error)
 

@@ -130,7 +130,7 @@ class InlineQueue(AttachedQueue):
             if run.kind.is_async:
                 await asyncio.create_task(run.call_async(), context=context)
             else:
-                await asyncio.to_thread(context.run, run.call)
+                await _call.run_in_thread(run.call, context)
 
     def _run_of(self, message: Message) -> _Run:
         self._gate.check()

@@ -1,9 +1,12 @@
-"""Django's connections."""
+"""Django's connections, and the threads that they belong to."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine
+from contextvars import Context
 from typing import Any
 
+from asgiref.sync import async_to_sync, sync_to_async
 from django.db import connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.utils.connection import ConnectionProxy
@@ -38,6 +41,25 @@ def after_commit(connection: object, late: Late) -> bool:
         return False
     transaction.on_commit(late.call, using=wrapper.alias)
     return True
+
+
+def in_transaction() -> bool:
+    """Whether this thread has a transaction open that its statements are part of."""
+    return any(each.in_atomic_block for each in connections.all(initialized_only=True))
+
+
+def run_to_end(make: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run a coroutine on an event loop, with the connections of this thread."""
+
+    async def run() -> None:
+        await make()
+
+    async_to_sync(run)()
+
+
+async def run_in_thread(function: Callable[[], None], context: Context) -> None:
+    """Run a function in the thread whose connections asynchronous code uses."""
+    await sync_to_async(context.run, thread_sensitive=True)(function)
 
 
 def _wrapper(connection: object) -> Any:

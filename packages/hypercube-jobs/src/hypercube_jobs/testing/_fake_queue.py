@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import threading
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
+from hypercube_jobs import _call
 from hypercube_jobs._attached import AttachedQueue
 from hypercube_jobs._codec import name_of
 from hypercube_jobs._errors import UnknownKind
 from hypercube_jobs._registry import Kind
 from hypercube_jobs.worker import Worker
-from hypercube_queue import BatchError, InvalidArgument, Message
+from hypercube_jobs.worker._process import process_with
+from hypercube_queue import BatchError, InvalidArgument, Message, NotFound
 from hypercube_queue_memory import MemoryQueue, MemoryStore
 
 T = TypeVar("T")
@@ -106,12 +110,27 @@ class FakeQueue(MemoryQueue, AttachedQueue):
 
         That includes jobs which those dispatch there. Failures are not raised: look at
         `jobs.failed()`, and `travel` to the next attempt.
+
+        Handlers run one after the other in the calling thread, asynchronous ones on one event
+        loop; both see the transaction that a test of Django's is in. Where an event loop
+        runs in this thread already, they run in others.
         """
-        if queues:
-            Worker(self.attached, queues=queues, stop_when_empty=True).run()
+        if _call.loop_runs_here():
+            self._work_in_threads(queues)
             return
-        while ready := [name for name in self.queues() if self.stats(name).ready]:
+        with asyncio.Runner() as runner:
+            while ready := self._ready(queues):
+                for message in self.pop(ready[0], wait=timedelta(0)):
+                    # If a handler lets more time pass than its lease has, it runs again.
+                    with suppress(NotFound):
+                        process_with(runner, self.attached, message)
+
+    def _work_in_threads(self, queues: tuple[str, ...]) -> None:
+        while ready := self._ready(queues):
             Worker(self.attached, queues=ready, stop_when_empty=True).run()
+
+    def _ready(self, queues: tuple[str, ...]) -> list[str]:
+        return [name for name in queues or self.queues() if self.stats(name).ready]
 
     def _seconds(self) -> float:
         return self._passed.total_seconds()

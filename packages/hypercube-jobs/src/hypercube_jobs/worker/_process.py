@@ -32,9 +32,16 @@ def process(jobs: Jobs, message: Message) -> None:
     KeyboardInterrupt is, and the job comes back when its lease ends. A job that waits for longer
     than the backend's longest delay, and whose time has not come, goes back without being run.
 
+    If the calling thread is in a transaction of Django's, so are both.
+
     Blocks until the job is settled. Raises what the settlement raised, which is NotFound if
     the lease was lost: then the result is dropped, and the job runs again.
     """
+    process_with(None, jobs, message)
+
+
+def process_with(runner: asyncio.Runner | None, jobs: Jobs, message: Message) -> None:
+    """`process`, with the event loop of `runner` for several deliveries in turn."""
     judge = Judge(jobs.queue.guarantees, jobs.clock)
     reporter = Reporter(jobs)
     holding = Holding()
@@ -49,7 +56,7 @@ def process(jobs: Jobs, message: Message) -> None:
         elif is_exhausted(held.standing, held.record, held.policy):
             judge.bury(held)
         else:
-            _run(held)
+            _run(held, runner)
             judge.judge(held)
         held.settling = True
         _settle(jobs, held)
@@ -61,12 +68,12 @@ def process(jobs: Jobs, message: Message) -> None:
     reporter.settled([held])
 
 
-def _run(held: Held) -> None:
+def _run(held: Held, runner: asyncio.Runner | None) -> None:
     context = contextvars.copy_context()
     held.started_at = time.monotonic()
     try:
         if held.is_async:
-            _call.run_to_end(lambda: _limited(held), context)
+            _call.run_to_end(lambda: _limited(held), context, runner)
         else:
             context.run(call, held)
     except KeyboardInterrupt:
