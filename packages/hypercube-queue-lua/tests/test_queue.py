@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from struct import pack
@@ -120,6 +121,50 @@ def test_a_pop_that_has_something_keeps_an_error_for_later() -> None:
     replies = iter(([1, -1, pack(">BII", 1, len(body), 1), id + body], BackendError("no answer")))
     queue, _ = _queue(lambda call: next(replies) if call.script.name == "pop" else _working(call))
     assert [each.id for each in queue.pop("q", 2, wait=timedelta(0))] == ["1"]
+
+
+def test_each_look_of_a_waiting_pop_has_the_operation_timeout_for_itself() -> None:
+    """And no more, however long the pop may still wait (ERR-5)."""
+
+    class IdleClient(ScriptedClient):
+        def __init__(self) -> None:
+            super().__init__(lambda call: [0, -1, b"", b""] if call.script.name == "pop" else b"")
+            self.limits: list[float] = []
+            self.blocks: list[float] = []
+
+        def run(self, calls: Sequence[Call], end: Deadline) -> list[Reply | QueueError]:
+            self.limits.append(end.seconds_left())
+            return super().run(calls, end)
+
+        def block(self, keys: tuple[bytes, ...], seconds: float, end: Deadline) -> None:
+            self.blocks.append(end.seconds_left() - seconds)
+            if len(self.blocks) == 3:
+                raise BackendError("no answer")
+
+    client = IdleClient()
+    queue = LuaQueue(client, Options(operation_timeout=timedelta(seconds=5)), kind="queue")
+    with pytest.raises(BackendError, match="no answer"):
+        queue.pop("q", wait=timedelta(hours=1))
+    assert len(client.limits) == 4
+    assert all(0 < each <= 5 for each in client.limits + client.blocks)
+
+
+def test_the_last_look_ends_with_the_wait_and_the_operation_timeout() -> None:
+    """What blocked beyond the wait leaves less for the look that follows (ERR-5)."""
+
+    class SlowClient(ScriptedClient):
+        def run(self, calls: Sequence[Call], end: Deadline) -> list[Reply | QueueError]:
+            limits.append(end.seconds_left())
+            return super().run(calls, end)
+
+        def block(self, keys: tuple[bytes, ...], seconds: float, end: Deadline) -> None:
+            time.sleep(1)
+
+    limits: list[float] = []
+    client = SlowClient(lambda call: [0, -1, b"", b""] if call.script.name == "pop" else b"")
+    queue = LuaQueue(client, Options(operation_timeout=timedelta(seconds=5)), kind="queue")
+    assert queue.pop("q", wait=timedelta(milliseconds=1)) == []
+    assert limits[-1] < 4.1
 
 
 def test_closing_closes_the_client_once() -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 from redis import Redis
@@ -31,7 +31,7 @@ from tools.backends.clusters import (
     owner,
     wait_until,
 )
-from tools.backends.kind import Address
+from tools.backends.kind import Address, NotReady
 from tools.backends.redis import ask
 
 from hypercube_queue import BackendError, BatchError, Message, Queue, QueueError, open_queue
@@ -134,11 +134,7 @@ class _LoadingOnce(socketserver.StreamRequestHandler):
     def handle(self) -> None:
         first = self.server.connections == 0
         self.server.connections += 1
-        while line := self.rfile.readline():
-            words = []
-            for _ in range(int(line[1:])):
-                length = int(self.rfile.readline()[1:])
-                words.append(self.rfile.read(length + 2)[:-2])
+        while words := _command(self.rfile):
             if words[0] != b"EVALSHA":
                 self.wfile.write(b"+OK\r\n")
             elif first:
@@ -147,9 +143,20 @@ class _LoadingOnce(socketserver.StreamRequestHandler):
                 self.wfile.write(b"*4\r\n:1\r\n:2\r\n:3\r\n:4\r\n")
 
 
+def _command(stream: BinaryIO) -> list[bytes]:
+    """The next command that a client sends; nothing when it has hung up."""
+    words = []
+    for _ in range(int(stream.readline()[1:] or 0)):
+        length = int(stream.readline()[1:])
+        words.append(stream.read(length + 2)[:-2])
+    return words
+
+
 @contextmanager
-def _loading_once() -> Iterator[socketserver.ThreadingTCPServer]:
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), _LoadingOnce) as listening:
+def _listening(
+    handler: type[socketserver.BaseRequestHandler],
+) -> Iterator[socketserver.ThreadingTCPServer]:
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), handler) as listening:
         listening.daemon_threads = True
         listening.connections = 0
         thread = threading.Thread(target=listening.serve_forever)
@@ -163,11 +170,114 @@ def _loading_once() -> Iterator[socketserver.ThreadingTCPServer]:
 
 def test_a_server_that_loads_is_asked_again_over_another_connection() -> None:
     """The forwarder may have found one that serves; the caller sees no error."""
-    with _loading_once() as listening:
+    with _listening(_LoadingOnce) as listening:
         host, port = listening.server_address
         with open_queue(f"redis://{host}:{port}/0") as queue:
             assert queue.stats("q").dead == 4
         assert listening.connections == 2
+
+
+@pytest.mark.server("redis-sentinel")
+def test_a_primary_that_is_cut_off_from_its_replicas_is_left(prefix: str) -> None:
+    """It refuses changes, and the Sentinels know who took over: no error reaches the caller."""
+    with exclusive("redis-sentinel") as place:
+        url = place.url("redis+sentinel", place.service, prefix=prefix)
+        with open_queue(url) as queue, ThreadPoolExecutor(4) as threads:
+            list(threads.map(lambda _: queue.pop("q", wait=_MOMENT), range(4)))
+            queue.push(Message("q", id="old"))
+            sentinel, *servers = place.nodes
+            [old] = [node for node in servers if is_primary(node)]
+            [new] = [node for node in servers if node is not old]
+            wait_until(lambda: is_caught_up(old, new))
+            popping = threads.submit(queue.pop, "other", wait=timedelta(seconds=60))
+            _isolate(sentinel, place.service, old, new)
+            try:
+                assert is_primary(old)
+                queue.push(Message("q", id="new"))
+                queue.push(Message("other"))
+                assert len(popping.result()) == 1
+                assert [each.id for each in queue.pop("q", 10, wait=_NOW)] == ["old", "new"]
+            finally:
+                ask(old, "ACL", "SETUSER", "default", "+@all")
+                ask(old, "CONFIG", "SET", "min-replicas-to-write", "0")
+                ask(old, "REPLICAOF", new.host, str(new.port))
+
+
+@pytest.mark.server("redis-sentinel")
+def test_one_time_out_is_enough_to_leave_a_silent_primary(prefix: str) -> None:
+    """After it the Sentinels are asked, and idle connections to the silent one are closed."""
+    with exclusive("redis-sentinel") as place:
+        url = place.url("redis+sentinel", place.service, prefix=prefix, operation_timeout=6)
+        with open_queue(url) as queue, ThreadPoolExecutor(4) as threads:
+            list(threads.map(lambda _: queue.pop("q", wait=_MOMENT), range(4)))
+            sentinel, *servers = place.nodes
+            [old] = [node for node in servers if is_primary(node)]
+            [new] = [node for node in servers if node is not old]
+            old.pause()
+            wait_until(lambda: is_primary(new))
+            wait_until(lambda: f":{new.port},slaves" in ask(sentinel, "INFO", "sentinel"))
+            with pytest.raises(BatchError):
+                queue.push(Message("q"))
+            list(threads.map(lambda _: queue.push(Message("q")), range(4)))
+            assert queue.stats("q").ready == 4
+
+
+@pytest.mark.server("redis")
+def test_the_newest_word_of_several_sentinels_counts(prefix: str) -> None:
+    """One that was cut off together with the old primary is asked first, and not believed."""
+    new = server("redis")
+    with (
+        _sentinel("127.0.0.1", 1, epoch=1) as behind,
+        _sentinel(new.host, new.port, epoch=2) as current,
+        socket.create_server(("127.0.0.1", 0)) as silent,
+    ):
+        first, *others = (each.server_address for each in (behind, current))
+        also = ",".join(f"{host}:{port}" for host, port in (silent.getsockname(), *others))
+        url = f"redis+sentinel://{first[0]}:{first[1]}/primary?prefix={prefix}&also={also}"
+        with open_queue(f"{url}&operation_timeout=12") as queue:
+            queue.push(Message("q"))
+            queue.ack(*queue.pop("q"))
+
+
+class _SentinelHandler(socketserver.StreamRequestHandler):
+    """Answers SENTINEL MASTERS."""
+
+    def handle(self) -> None:
+        while words := _command(self.rfile):
+            if words[0] != b"SENTINEL":
+                self.wfile.write(b"+OK\r\n")
+                continue
+            state = [part for pair in self.server.state.items() for part in pair]
+            self.wfile.write(b"*1\r\n*%d\r\n" % len(state))
+            self.wfile.writelines(b"$%d\r\n%s\r\n" % (len(part), part) for part in state)
+
+
+@contextmanager
+def _sentinel(host: str, port: int, epoch: int) -> Iterator[socketserver.ThreadingTCPServer]:
+    """A Sentinel that names this primary, and has heard of so many failovers."""
+    state = {"name": "primary", "ip": host, "port": port, "flags": "master"}
+    state |= {"num-other-sentinels": 2, "config-epoch": epoch}
+    with _listening(_SentinelHandler) as listening:
+        listening.state = {key.encode(): str(value).encode() for key, value in state.items()}
+        yield listening
+
+
+def _isolate(sentinel: Address, service: str, old: Address, new: Address) -> None:
+    """Promote the replica, while the old primary hears nothing of it and misses its replica."""
+    ask(old, "CONFIG", "SET", "min-replicas-to-write", "1")
+    ask(old, "ACL", "SETUSER", "default", "-replicaof", "-slaveof")
+    ask(sentinel, "SENTINEL", "FAILOVER", service)
+    wait_until(lambda: is_primary(new))
+    wait_until(lambda: f":{new.port},slaves" in ask(sentinel, "INFO", "sentinel"))
+    wait_until(lambda: _refuses(old))
+
+
+def _refuses(node: Address) -> bool:
+    try:
+        ask(node, "SET", "any", "thing")
+    except NotReady as error:
+        return "NOREPLICAS" in str(error)
+    return False
 
 
 def _in_first_shard(prefix: str) -> str:

@@ -18,6 +18,8 @@ from glide_sync import (
     NodeAddress,
 )
 from tools.backends import exclusive
+from tools.backends.clusters import wait_until
+from tools.backends.redis import ask
 
 from hypercube_queue import BackendError, BatchError, Message, QueueError, open_queue
 from hypercube_queue_lua import slot_of
@@ -119,6 +121,20 @@ def test_an_operation_without_an_answer_is_not_sent_twice() -> None:
             assert direct.stats("q").in_flight == 2
             eventually(lambda: queue.ack(first, second))
             assert direct.stats("q").in_flight == 0
+
+
+@pytest.mark.server("valkey")
+def test_a_waiting_pop_does_not_wait_on_a_server_that_fell_silent() -> None:
+    """It looks once a second, and the first look without an answer ends it (ERR-5)."""
+    with exclusive("valkey") as place, place.relay() as relay, ThreadPoolExecutor(1) as threads:
+        url = f"valkey://{relay.host}:{relay.port}/0?prefix=mute&operation_timeout=2"
+        with open_queue(url) as queue:
+            popping = threads.submit(queue.pop, "q", wait=timedelta(seconds=120))
+            wait_until(lambda: "blocked_clients:0" not in ask(place, "INFO", "clients"))
+            relay.cut()
+            error = popping.exception(60)
+            assert isinstance(error, BackendError)
+            relay.drop()
 
 
 @pytest.mark.server("valkey")

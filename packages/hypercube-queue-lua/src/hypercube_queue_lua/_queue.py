@@ -95,10 +95,11 @@ class LuaQueue(Closing):
             waiting = checked_wait(wait, self._poll_timeout)
             deadline = Deadline(waiting)
             end = Deadline(waiting + self._operation_timeout)
-            self._look_at_server(end)
+            self._look_at_server(self._end(end))
             while True:
                 self._gate.check()
-                taken, seconds_to_due = self._take(queue_name, max_messages, end)
+                # A server that does not answer one look is silent, however long the wait.
+                taken, seconds_to_due = self._take(queue_name, max_messages, self._end(end))
                 if taken:
                     return taken
                 if deadline.passed:
@@ -158,13 +159,15 @@ class LuaQueue(Closing):
                 )
 
     def _wait(self, queue_name: str, seconds: float, end: Deadline) -> None:
+        seconds = max(seconds, _SHORTEST)
         with self._waiters.waiting(queue_name):
             self._gate.check()
-            self._storage.wait(queue_name, self._waiters.name, max(seconds, _SHORTEST), end)
+            answered = self._end(end, after=seconds)
+            self._storage.wait(queue_name, self._waiters.name, seconds, answered)
         if self._gate.closed:
             # What it was woken by may have been meant for another.
             with suppress(QueueError):
-                self._storage.wake(queue_name, end)
+                self._storage.wake(queue_name, self._end(end))
             self._gate.check()
 
     # Settlement
@@ -247,8 +250,12 @@ class LuaQueue(Closing):
 
     # Within
 
-    def _end(self) -> Deadline:
-        return Deadline(self._operation_timeout)
+    def _end(self, latest: Deadline | None = None, *, after: float = 0.0) -> Deadline:
+        """The end of what begins now and blocks for `after` seconds; `latest` at the latest."""
+        seconds = after + self._operation_timeout.total_seconds()
+        if latest is not None:
+            seconds = min(seconds, latest.seconds_left())
+        return Deadline(timedelta(seconds=seconds))
 
     def _settlement(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from redis import Redis, Sentinel
+from redis import Redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
@@ -14,6 +14,7 @@ from hypercube_queue.driver import QueueURL, shown
 from hypercube_queue_lua import Options, addresses
 from hypercube_queue_redis._nodes import ClusterNodes, Nodes, OneServer, pool_of
 from hypercube_queue_redis._queue import RedisQueue
+from hypercube_queue_redis._sentinels import Sentinels
 
 _PORT = 6379
 _SENTINEL_PORT = 26379
@@ -101,10 +102,13 @@ def _sentinel(parts: QueueURL, settings: dict[str, Any]) -> Callable[[], Nodes]:
     own = {name: value for name, value in settings.items() if name not in ("username", "password")}
     own["username"] = parts.options.text("sentinel_username", None)
     own["password"] = parts.options.text("sentinel_password", None)
+    # Together they may take as long as one of the steps that lead to a server.
+    own["socket_timeout"] = settings["socket_timeout"] / (2 * len(sentinels))
+    own["socket_connect_timeout"] = own["socket_timeout"]
 
     def make() -> Nodes:
-        sentinel: Any = Sentinel(sentinels, sentinel_kwargs=own)  # type: ignore[no-untyped-call]
-        return OneServer(sentinel.master_for(service, db=db, **settings))
+        watching: Any = Sentinels(sentinels, sentinel_kwargs=own)
+        return OneServer(watching.master_for(service, db=db, **settings))
 
     return make
 
