@@ -15,7 +15,7 @@ _FOLDER = Path(hypercube_queue_lua.__file__).parent / "lua"
 NAMES = sorted(file.stem for file in _FOLDER.glob("*.lua") if file.stem != "prelude")
 
 #: These store nothing that was not stored before, or have to work when memory is short.
-_READING = {"dead_letters", "eviction", "names", "stats"}
+_READING = {"dead_letters", "eviction", "names", "stats", "usage"}
 _STORING = {"push", "register"}
 
 

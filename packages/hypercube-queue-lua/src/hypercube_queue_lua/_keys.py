@@ -4,8 +4,9 @@ All keys of a queue share one hash tag, so that one script can change them toget
 spread over the slots of a cluster. The tag is a digest of the queue's name, which may itself
 hold anything, braces included. With the prefix `hypercube`:
 
-    hypercube:queues              set: names of queues, noted before their first message
-    hypercube:{<digest>}:meta     hash: `layout`, and `popped`, the number of the last place
+    hypercube:queues              hash: the registry, name -> generation, noted before messages
+    hypercube:{<digest>}:meta     hash: `layout`; `popped`, the number of the last place;
+                                  `pushed`, when that was tried last; `generation`
     hypercube:{<digest>}:bodies   hash: id -> body, of every retained message
     hypercube:{<digest>}:state    hash: id -> state, of messages that were delivered
     hypercube:{<digest>}:ready    list: ids, the next to be delivered first
@@ -31,6 +32,13 @@ The token in `wake` says that something is ready, or becomes so within a second.
 takes it by a blocking command that lasts a second at most, looks, and leaves a token if it
 leaves something behind. So one push wakes one waiter, and a token that is lost with a dying
 waiter holds the others up for a second.
+
+The registry is in another slot than the queues, so that no script changes both. A name is
+removed in two steps: the queue, if it is empty, closes the generation that the registry has, and
+then the registry removes the name, if it still has that one. A push says under which generation
+its sender has noted the name. If that was closed, nothing is stored, and the sender notes the next
+one first. So a queue that retains messages is in the registry at any moment, whoever dies when.
+The generation stays with the queue for good.
 
 A release that changes the layout writes another `layout`, under the same key; every script
 looks there first and refuses what it does not know.
@@ -74,7 +82,7 @@ def queue_keys(prefix: str, queue_name: str) -> QueueKeys:
 
 
 def registry_key(prefix: str) -> bytes:
-    """The key of the set of names."""
+    """The key of the registry."""
     return f"{prefix}:queues".encode()
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 
 #: These touch no queue, or nothing of it but a wake-up.
-_WITHOUT_PRELUDE = frozenset({"eviction", "farewell", "names", "register"})
+_WITHOUT_PRELUDE = frozenset({"eviction", "farewell", "names", "register", "unregister"})
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
-from hypercube_queue import BackendError, QueueError, QueueStats
-from hypercube_queue.driver import Deadline, Indexed, PushBatch, SettlementBatch, chunked, twin
+from hypercube_queue import BackendError, InvalidArgument, QueueError, QueueStats
+from hypercube_queue.driver import (
+    Deadline,
+    Indexed,
+    PushBatch,
+    PushItem,
+    SettlementBatch,
+    checked_name,
+    chunked,
+    shown,
+    twin,
+)
 from hypercube_queue_lua._client import Call, Client, Reply
 from hypercube_queue_lua._delivery import LuaDelivery, Settled
 from hypercube_queue_lua._errors import unsent
@@ -34,7 +46,17 @@ CHUNK = 256
 CHUNK_BYTES = 4 * 1024 * 1024
 #: Known names of queues are forgotten beyond so many, which costs a command for each.
 _MOST_NAMES = 10_000
+#: How many names of the registry are looked at together.
+_PAGE = 1_000
+#: A queue that is empty stays in the registry for so long after the last push, in microseconds:
+#: the next push after its removal takes two round trips more.
+_UNUSED_US = 10 * 60 * 1_000_000
+#: How often a push is repeated under another generation. Each time somebody else must have
+#: removed the name, and nobody does so soon after a push.
+_MOST_REFUSALS = 3
 _TOKEN_BYTES = 8
+#: What the script `usage` says of a queue.
+_RETAINS, _UNUSED = 2, 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,48 +76,71 @@ class Storage:
     def __init__(self, client: Client, prefix: str) -> None:
         self._client = client
         self._prefix = prefix
-        self._noted: set[str] = set()
+        #: Names of queues, and the generations under which they were noted.
+        self._noted: dict[str, int] = {}
 
     # Push
 
     def push(self, batch: PushBatch, end: Deadline) -> None:
         """Store the items of the batch, and note in it what failed."""
         by_queue = _by_queue(batch.items, lambda item: item.queue_name)
-        if new := by_queue.keys() - self._noted:
-            try:
-                self._note(new, end)
-            except QueueError as error:
-                refused = error
-                for name in new:
-                    batch.fail_all(by_queue.pop(name), lambda: unsent(refused))
-        push = script("push")
+        unknown = dict.fromkeys(by_queue.keys() - self._noted.keys(), 0)
+        for _ in range(1 + _MOST_REFUSALS):
+            if not by_queue:
+                return
+            if unknown:
+                try:
+                    self._note(unknown, end)
+                except QueueError as error:
+                    refused = partial(unsent, error)
+                    for name in unknown:
+                        batch.fail_all(by_queue.pop(name), refused)
+            by_queue, unknown = self._push(batch, by_queue, unknown, end)
+        for name, items in by_queue.items():
+            text = (
+                f"queue {shown(name)} was removed from the registry again and again, each time "
+                "before a message could be stored; do its servers agree on the time?"
+            )
+            batch.fail_all(items, lambda: BackendError(text))  # noqa: B023 - called at once
+
+    def _push(
+        self,
+        batch: PushBatch,
+        by_queue: dict[str, list[PushItem]],
+        just_noted: Container[str],
+        end: Deadline,
+    ) -> tuple[dict[str, list[PushItem]], dict[str, int]]:
+        """The items that were refused, by queue, and the generations to be noted for them."""
         chunks = []
         calls = []
         for name, items in by_queue.items():
             keys = queue_keys(self._prefix, name).all
+            known = (self._noted.get(name, 0), int(name in just_noted))
             stored = ((item, stored_push(item)) for item in items)
             for chunk in chunked(stored, CHUNK, max_bytes=CHUNK_BYTES, size=_body_size):
                 chunks.append([item for item, _ in chunk])
-                calls.append(Call(push, keys, packed_messages(each for _, each in chunk)))
-        forgotten = set()
-        for items, reply in self._replies(batch, chunks, calls, end):
-            fresh, *retained = reply
-            for index in retained:
+                packed = packed_messages(each for _, each in chunk)
+                calls.append(Call(script("push"), keys, (*packed, *known)))
+        refused: dict[str, list[PushItem]] = {}
+        generations: dict[str, int] = {}
+        for items, [outcome, *rest] in self._replies(batch, chunks, calls, end):
+            if outcome < 0:
+                name = items[0].queue_name
+                refused.setdefault(name, []).extend(items)
+                generations[name] = max(rest)
+                continue
+            for index in rest:
                 batch.fail_existing(items[index - 1])
-            if fresh and items[0].queue_name not in new:
-                forgotten.add(items[0].queue_name)
-        if forgotten:
-            # The server has lost what it knew, so the names may be lost as well.
-            self._note(forgotten, end)
+        return refused, generations
 
-    def _note(self, names: Iterable[str], end: Deadline) -> None:
-        self._noted.difference_update(names)
-        for chunk in chunked(sorted(names), CHUNK):
-            encoded = [name.encode() for name in chunk]
-            self._ask(Call(script("register"), (registry_key(self._prefix),), encoded), end)
+    def _note(self, generations: Mapping[str, int], end: Deadline) -> None:
+        """Register the names, with at least these generations."""
+        for chunk in chunked(sorted(generations), CHUNK):
+            args = [part for name in chunk for part in (name.encode(), generations[name])]
+            reply = self._ask(Call(script("register"), (registry_key(self._prefix),), args), end)
             if len(self._noted) > _MOST_NAMES:
                 self._noted.clear()
-            self._noted.update(chunk)
+            self._noted.update(zip(chunk, map(_int, _list(reply)), strict=True))
 
     # Pop
 
@@ -235,22 +280,57 @@ class Storage:
 
     # Counting
 
-    def names(self, end: Deadline) -> list[str]:
-        """The names of queues that retain anything, in no order."""
-        names = []
-        for each in _list(self._ask(Call(script("names"), (registry_key(self._prefix),), ()), end)):
-            try:
-                names.append(_bytes(each).decode())
-            except UnicodeDecodeError:
-                continue  # nobody's push wrote it, and nobody could ask for it
-        counted = self._client.run([self._stats_call(name) for name in names], end) if names else ()
-        retaining = []
-        for name, reply in zip(names, counted, strict=True):
+    def names(self, end: Deadline) -> set[str]:
+        """The names of queues that retain anything.
+
+        Names of queues that are empty, and were not pushed to for ten minutes, are removed from
+        the registry on the way, as long as half of the time is left.
+        """
+        half = end.seconds_left() / 2
+        retaining = set()
+        cursor = b"0"
+        while True:
+            call = Call(script("names"), (registry_key(self._prefix),), (cursor, _PAGE))
+            after, found = _list(self._ask(call, end))
+            page = dict(_registered(_list(found)))
+            unused = {}
+            for name, use in self._usage(page, end):
+                if use == _RETAINS:
+                    retaining.add(name)
+                elif use == _UNUSED:
+                    unused[name] = page[name]
+            if unused and end.seconds_left() > half:
+                self._remove(unused, end)
+            cursor = _bytes(after)
+            if cursor == b"0":
+                return retaining
+
+    def _usage(self, names: Iterable[str], end: Deadline) -> Iterator[tuple[str, int]]:
+        calls = [
+            Call(script("usage"), queue_keys(self._prefix, name).all, (_UNUSED_US,))
+            for name in names
+        ]
+        for name, reply in zip(names, self._client.run(calls, end) if calls else (), strict=True):
             if isinstance(reply, QueueError):
                 raise reply
-            if any(_list(reply)):
-                retaining.append(name)
-        return retaining
+            yield name, _int(reply)
+
+    def _remove(self, unused: Mapping[str, int], end: Deadline) -> None:
+        """Take names out of the registry; what fails or was used meanwhile stays there."""
+        calls = [
+            Call(script("close"), queue_keys(self._prefix, name).all, (_UNUSED_US, generation))
+            for name, generation in unused.items()
+        ]
+        closed: list[bytes | int] = []
+        for (name, generation), reply in zip(
+            unused.items(), self._client.run(calls, end), strict=True
+        ):
+            if reply == 1:
+                closed += (name.encode(), generation)
+        if closed:
+            with suppress(QueueError):
+                call = Call(script("unregister"), (registry_key(self._prefix),), closed)
+                self._ask(call, end)
 
     def stats(self, queue_name: str, end: Deadline) -> QueueStats:
         """How many messages are in each state."""
@@ -291,6 +371,18 @@ class Storage:
                 batch.fail_all(chunk, lambda: twin(error))  # noqa: B023 - called at once
             else:
                 yield chunk, [_int(each) for each in _list(reply)]
+
+
+def _registered(found: Sequence[Reply]) -> Iterator[tuple[str, int]]:
+    """Names and generations of a page of the registry."""
+    for raw, generation in zip(found[::2], found[1::2], strict=True):
+        name, number = _bytes(raw), _bytes(generation)
+        # Somebody may have written to the server by hand.
+        with suppress(UnicodeDecodeError, InvalidArgument):
+            yield (
+                checked_name("queue_name", name.decode(), may_be_empty=False),
+                int(number) if number.isdigit() else 0,
+            )
 
 
 def _by_queue(items: Iterable[I], name_of: Callable[[I], str]) -> dict[str, list[I]]:

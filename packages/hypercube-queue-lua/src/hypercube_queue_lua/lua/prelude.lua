@@ -35,6 +35,15 @@ local function attempts(state)
   return state and struct.unpack(">I4", state, 2) or 0
 end
 
+-- The generation of the queue: one more each time that its name was removed from the registry.
+local function generation()
+  return tonumber(redis.call("HGET", META, "generation")) or 0
+end
+
+local function was_used_within(microseconds)
+  return now - (tonumber(redis.call("HGET", META, "pushed")) or 0) < tonumber(microseconds)
+end
+
 -- One token says that a waiting pop has something to look for.
 local function wake()
   if redis.call("LLEN", WAKE) == 0 then
