@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -26,7 +26,7 @@ from hypercube_jobs import (
     NotSupported,
     Observer,
 )
-from hypercube_queue import BackendError, InvalidArgument, Message
+from hypercube_queue import BackendError, Guarantees, InvalidArgument, Message
 from hypercube_queue_memory import MemoryQueue
 from hypercube_queue_sql import SQLQueue
 
@@ -343,3 +343,28 @@ def test_the_backoff_of_a_kind_does_not_travel(jobs: Jobs) -> None:
     jobs.declare("other", Everything, backoff=Constant(timedelta(seconds=1)))
 
     assert "backoff" not in json.loads(jobs.message(Invoice(1)).extra)
+
+
+class _RepeatingIds(MemoryQueue):
+    """A queue that refuses no id."""
+
+    @property
+    def guarantees(self) -> Guarantees:
+        return replace(super().guarantees, unique_ids="none")
+
+
+def test_an_own_id_that_is_not_unique_is_warned_of_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """On each queue, and not where ids are assigned or refused when they are taken."""
+    for unique, expected in ((True, 0), (False, 1), (False, 1)):
+        caplog.clear()
+        queue = MemoryQueue() if unique else _RepeatingIds()
+        jobs = Jobs(queue)
+        jobs.declare("invoice", Invoice)
+        jobs.dispatch(Invoice(1))
+        assert caplog.messages == []
+        jobs.dispatch(Invoice(1), id="invoice-1")
+        jobs.dispatch(Invoice(2), id="invoice-2", queue="other")
+        assert len(caplog.messages) == expected
+        assert all("'invoice-1'" in each and "unique_ids" in each for each in caplog.messages)

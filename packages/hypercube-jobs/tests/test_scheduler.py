@@ -213,7 +213,9 @@ def test_a_clock_that_is_put_back_runs_nothing_twice(backend: Backend) -> None:
     assert max(Counter(ran).values()) == 1
 
 
-def test_where_ids_are_not_unique_there_is_one_scheduler(backend: Backend) -> None:
+def test_where_ids_are_not_unique_there_is_one_scheduler(
+    backend: Backend, caplog: pytest.LogCaptureFixture
+) -> None:
     """Who says so gets it, and a restart still runs nothing twice."""
 
     class Forgetful(Backend):
@@ -234,6 +236,7 @@ def test_where_ids_are_not_unique_there_is_one_scheduler(backend: Backend) -> No
     ran += pass_time(forgetful, timedelta(minutes=3), scheduler(forgetful, single_scheduler=True))
     assert max(Counter(ran).values()) == 1
     assert len(ran) >= 4
+    assert "ids are not unique" not in caplog.text
 
 
 # Declaring

@@ -12,8 +12,11 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 from tools.backends.instance import Server
 
-from hypercube_queue import Message
+from hypercube_queue import BackendError, BatchError, Message
 from hypercube_queue_rabbitmq import RabbitMQQueue
+from hypercube_queue_rabbitmq._ladder import step_for
+from hypercube_queue_rabbitmq._names import step_name
+from hypercube_queue_rabbitmq._topology import Topology
 
 pytestmark = pytest.mark.server("rabbitmq")
 
@@ -117,3 +120,52 @@ def test_what_is_due_waits_for_a_queue_that_cannot_take_it(
     rabbitmqctl(shared, "eval", setting.format(180_000))
 
     assert list(_receive(other, 1)) == ["kept"]
+
+
+@pytest.mark.parametrize("gone", ["queue", "exchange"])
+def test_a_delay_step_that_was_deleted_is_declared_again(
+    shared: Server,
+    url: str,
+    open_: Callable[[str], RabbitMQQueue],
+    connect: Callable[..., BlockingChannel],
+    caplog: pytest.LogCaptureFixture,
+    gone: str,
+) -> None:
+    """By the push that finds it missing, which stores all; the log says that others are lost."""
+    delay = timedelta(milliseconds=1500 if gone == "queue" else 1800)
+    name = step_name(step_for(delay // timedelta(microseconds=1)))
+    queue = open_(url)
+    queue.push(Message("work", id="first", delay=delay))
+    assert list(_receive(queue, 1)) == ["first"]
+    admin = connect(shared)
+    (admin.queue_delete if gone == "queue" else admin.exchange_delete)(name)
+
+    queue.push(*(Message("work", id=each, delay=delay) for each in "ab"))
+    assert set(_receive(queue, 2)) == {"a", "b"}
+    lines = [each.getMessage() for each in caplog.records]
+    assert sum(f"delay step '{name}' was deleted" in line for line in lines) == 1
+
+
+def test_a_delay_step_that_is_gone_for_good_is_named(
+    url: str,
+    open_: Callable[[str], RabbitMQQueue],
+    channel: BlockingChannel,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And not the queue behind it."""
+    delay = timedelta(milliseconds=2100)
+    name = step_name(step_for(delay // timedelta(microseconds=1)))
+    queue = open_(url)
+    queue.push(Message("work", delay=delay))
+    channel.queue_delete(name)
+
+    async def known(*_: object) -> str:
+        return name
+
+    monkeypatch.setattr(Topology, "step", known)
+    with pytest.raises(BatchError) as caught:
+        queue.push(Message("work", delay=delay))
+    [failure] = caught.value.failed
+    assert isinstance(failure.error, BackendError)
+    assert name in str(failure.error)
+    assert not failure.error.outcome_unknown

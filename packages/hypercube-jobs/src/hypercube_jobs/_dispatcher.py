@@ -33,7 +33,7 @@ from hypercube_queue import (
     VisibilityExtender,
     capability,
 )
-from hypercube_queue.driver import checked_delay, checked_name, checked_queue_name, new_id
+from hypercube_queue.driver import checked_delay, checked_name, checked_queue_name, new_id, shown
 
 R = TypeVar("R")
 
@@ -77,6 +77,11 @@ class Dispatcher:
         self._extends = capability(queue, VisibilityExtender) is not None
         self._pusher = capability(queue, TransactionalPusher)
         self._inline = queue if isinstance(queue, InlineQueue) else None
+        self._ids_may_repeat = self._inline is None and queue.guarantees.unique_ids == "none"
+
+    def accept_repeated_ids(self) -> None:
+        """Do not warn where the queue cannot refuse an id that is taken."""
+        self._ids_may_repeat = False
 
     def observe(self, *observers: Observer) -> None:
         """Tell these, and wrap in those that wrap."""
@@ -130,9 +135,21 @@ class Dispatcher:
             extra=record.to_bytes() or b"",
             delay=first_step,
         )
+        if message.id and self._ids_may_repeat:
+            self._warn_of_ids(message)
         if guarantees.leases and not self._extends:
             message.visibility_timeout = min(allowed + _LEASE_MARGIN, guarantees.max_visibility)
         return message
+
+    def _warn_of_ids(self, message: Message) -> None:
+        self._ids_may_repeat = False
+        _log.warning(
+            "job %s is dispatched with an id of its own, %s, but ids are not unique on this "
+            "backend (guarantees.unique_ids is 'none'): dispatching the same id again stores a "
+            "second job, and both run. This warning is given once",
+            message.job_name,
+            shown(message.id),
+        )
 
     # Now
 

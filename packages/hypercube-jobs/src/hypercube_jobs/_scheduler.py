@@ -77,6 +77,9 @@ class Scheduler:
             raise InvalidArgument("there is no periodic job; declare some with jobs.schedule()")
         self._jobs = jobs
         self._single = single_scheduler
+        if single_scheduler:
+            # There the ids of due times need not be unique.
+            jobs._dispatcher.accept_repeated_ids()
         self._horizon = _horizon
         #: What is due until then has been seen to, or has been missed.
         self._left_at: datetime | None = None

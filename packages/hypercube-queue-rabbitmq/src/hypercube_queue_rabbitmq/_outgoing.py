@@ -35,6 +35,8 @@ class Outgoing:
     routing_key: str = ""
     #: pika's, where they are not the usual ones.
     properties: Any = None
+    #: It was not stored since its delay step was deleted.
+    without_step: bool = False
     #: The broker has confirmed it.
     stored: bool = False
     #: Why it was not stored, or may not be.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -14,16 +15,24 @@ from hypercube_queue import BackendError, CapacityExceeded, MessageTooLarge, Que
 from hypercube_queue.driver import shown
 from hypercube_queue_rabbitmq._channel import Channel
 from hypercube_queue_rabbitmq._connection import Connection
-from hypercube_queue_rabbitmq._errors import PRECONDITION_FAILED, closed_with, translation
+from hypercube_queue_rabbitmq._errors import (
+    NOT_FOUND,
+    PRECONDITION_FAILED,
+    closed_with,
+    translation,
+)
 from hypercube_queue_rabbitmq._ladder import step_for
 from hypercube_queue_rabbitmq._outgoing import Outgoing
 from hypercube_queue_rabbitmq._topology import Topology
+
+logger = logging.getLogger("hypercube_queue_rabbitmq")
 
 #: How much is sent before the first confirm must have come. More would only fill buffers.
 _MOST_OUTSTANDING = 1000
 _MOST_OUTSTANDING_BYTES = 16 * 1024 * 1024
 #: Channels that are kept for the next call.
 _MOST_IDLE = 8
+_GONE_EXCHANGE = re.compile(r"no exchange '([^']+)'")
 _TOO_LARGE = re.compile(r"message size \d+ .*max size (\d+)")
 
 
@@ -44,7 +53,6 @@ class Publisher:
         Raises nothing: what became of each stands in its `error`.
         """
         sending: list[Outgoing] = []
-        channel: _ConfirmingChannel | None = None
         try:
             async with asyncio.timeout_at(end):
                 if self._connection.blocked:
@@ -54,22 +62,28 @@ class Publisher:
                 sending = await self._addressed(batch)
                 if not sending:
                     return
-                channel = await self._take()
-                self._busy.add(channel)
-                await channel.publish(sending)
+                await self._send(sending)
+                if without_step := [each for each in sending if each.without_step]:
+                    await self._renew_steps(without_step)
+                    await self._send(without_step)
         except (AMQPError, OSError, TimeoutError) as error:
             reason = error
             _fail(batch, lambda: translation(reason, self._place, sent=False))
             if isinstance(error, TimeoutError) and not self._connection.blocked:
                 self._connection.abort(error)
-        finally:
-            if channel is not None:
-                self._busy.discard(channel)
-                self._put_back(channel)
         if failed := [each for each in sending if each.error is not None]:
             # Perhaps somebody deleted it: the next call looks.
             self._topology.forget(*(each.routing_key for each in failed))
             self._topology.forget(*(each.exchange for each in failed))
+
+    async def _send(self, batch: Sequence[Outgoing]) -> None:
+        channel = await self._take()
+        self._busy.add(channel)
+        try:
+            await channel.publish(batch)
+        finally:
+            self._busy.discard(channel)
+            self._put_back(channel)
 
     async def _addressed(self, batch: Sequence[Outgoing]) -> list[Outgoing]:
         """The messages whose queues are there; the others have failed."""
@@ -95,6 +109,22 @@ class Publisher:
             else:
                 sending.append(each)
         return sending
+
+    async def _renew_steps(self, batch: Sequence[Outgoing]) -> None:
+        """Declare delay steps again that somebody deleted; none of these messages was stored."""
+        for each in batch:
+            each.without_step = False
+            each.error = None
+        for name in {each.exchange for each in batch}:
+            logger.warning(
+                "%s: the delay step %s was deleted and is declared again; messages that waited "
+                "there are lost if its queue was deleted",
+                self._place,
+                shown(name),
+            )
+            self._topology.forget(name)
+        for each in batch:
+            await self._topology.step(self._connection, step_for(each.delay_us))
 
     async def _take(self) -> _ConfirmingChannel:
         while self._idle:
@@ -207,6 +237,7 @@ class _ConfirmingChannel:
                 and each.exchange == method.exchange
             ):
                 each.error = _unroutable(each, self._place)
+                each.without_step = bool(each.exchange)
                 return
 
     def _on_closed(self, reason: Exception) -> None:
@@ -220,6 +251,12 @@ class _ConfirmingChannel:
                         f"message {shown(each.id)} has {len(each.body)}; raise its limit, or "
                         "store the content elsewhere and push a reference to it"
                     )
+        if closed_with(reason, NOT_FOUND):
+            gone = _GONE_EXCHANGE.search(str(reason))
+            for each in self._outstanding.values():
+                if gone is not None and each.exchange == gone[1]:
+                    each.error = _unroutable(each, self._place)
+                    each.without_step = True
         self._give_up(reason)
 
     def _give_up(self, reason: Exception) -> None:
@@ -253,6 +290,11 @@ def _refused(each: Outgoing, place: str) -> CapacityExceeded:
 
 
 def _unroutable(each: Outgoing, place: str) -> BackendError:
+    if each.exchange:
+        return BackendError(
+            f"{place}: there is no exchange or no queue {shown(each.exchange)}, the step in which "
+            "a delayed message waits, so it was not stored; the next call declares it again"
+        )
     return BackendError(
         f"{place}: there is no queue {shown(each.routing_key)}, so the message was not stored; "
         "create it, or open the queue with declare=true, which does so at the next call"
