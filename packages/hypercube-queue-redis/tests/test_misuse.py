@@ -9,6 +9,7 @@ from datetime import timedelta
 import pytest
 import redis.asyncio
 from redis import Redis, RedisCluster
+from redis.exceptions import NoPermissionError
 from tools.backends import exclusive, server
 
 from hypercube_queue import (
@@ -189,12 +190,18 @@ def test_an_eviction_policy_is_warned_of_once(
 def test_a_user_who_may_not_ask_for_the_policy_can_work(broken: Redis, prefix: str) -> None:
     """A hosted server may hide its settings; scripts and the keys of the prefix are enough."""
     rights = ["+@scripting", "+@hash", "+@list", "+@set", "+@sortedset", "+@keyspace", "+time"]
+    rights.append("-@dangerous")  # else FLUSHDB would be among those of @keyspace
     broken.acl_setuser("worker", enabled=True, nopass=True, keys=[f"{prefix}:*"], commands=rights)
     address = "{host}:{port}".format(**_address(broken))
     with open_queue(f"redis://worker:any@{address}/0?prefix={prefix}") as queue:
         queue.push(Message("q"))
         queue.ack(*queue.pop("q"))
         assert queue.stats("q").ready == 0
+    with (
+        Redis.from_url(f"redis://worker:any@{address}") as worker,
+        pytest.raises(NoPermissionError, match="flushdb"),
+    ):
+        worker.flushdb()
     with open_queue(f"redis://worker:any@{address}/0?prefix=foreign") as queue:
         error = _error(queue.push, Message("q"))
         assert isinstance(error, BackendError)
