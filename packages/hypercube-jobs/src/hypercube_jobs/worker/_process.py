@@ -48,6 +48,8 @@ def process(jobs: Jobs, message: Message) -> None:
             pass  # its delay is not over
         elif is_exhausted(held.standing, held.record, held.policy):
             judge.bury(held)
+        elif held.standing.isolation.is_unrecorded:
+            judge.quarantine(held)
         else:
             _run(held)
             judge.judge(held)
