@@ -375,10 +375,9 @@ class Coordinator:
             if not self._execution.abandon(held):
                 continue
             self.abandoned += 1
-            if held.cause is None:
-                held.cause = Cause.SHUTDOWN
-            if held.cause is Cause.SHUTDOWN:
-                held.error = CancelledError()
+            held.cause = held.cause or Cause.SHUTDOWN
+            # It has not returned, so it is not done, whatever it was ended for.
+            held.error = CancelledError()
             if not held.lost:
                 self._judge.judge(held, not_before=_LEAVE)
             self._settlement.add(held)

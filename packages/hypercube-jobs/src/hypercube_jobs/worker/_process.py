@@ -76,18 +76,13 @@ def _run(held: Held) -> None:
     except BaseException as error:  # noqa: BLE001  # even sys.exit() is a failed attempt
         held.error = error
     held.duration = time.monotonic() - held.started_at
-    if not held.is_async and held.duration > held.timeout:
+    if held.duration > held.timeout:
         held.cause = held.cause or Cause.TIME_LIMIT
 
 
 async def _limited(held: Held) -> None:
-    try:
-        async with asyncio.timeout(held.timeout) as limit:
-            await call_async(held)
-    except TimeoutError:
-        if limit.expired():
-            held.cause = held.cause or Cause.TIME_LIMIT
-        raise
+    async with asyncio.timeout(held.timeout):
+        await call_async(held)
 
 
 def _settle(jobs: Jobs, held: Held) -> None:

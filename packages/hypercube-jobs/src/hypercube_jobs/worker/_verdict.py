@@ -49,7 +49,7 @@ class Judge:
         self._clock = clock
 
     def judge(self, held: Held, *, not_before: timedelta = _AT_ONCE) -> None:
-        """Decide about an attempt that has ended, with or without an error.
+        """Decide about an attempt that has ended, with or without an error, or was abandoned.
 
         If it is tried again, then in `not_before` or later.
         """
@@ -158,11 +158,12 @@ class Judge:
 def _outcome(held: Held) -> Outcome:
     """How the attempt ended; where it was ended from outside, `held.error` is put in words."""
     error = held.error
-    if held.cause is Cause.TIME_LIMIT and not (error is None and _ended_when_told(held)):
+    if held.cause is Cause.TIME_LIMIT:
+        # Even if it returned after all: a time-out is a limit, for functions and coroutines.
         _blame_time_limit(held)
         return Outcome.FAILED
     if error is None:
-        # An asynchronous handler may finish in spite of being cancelled.
+        # A shutdown cancelled it, but it went on to its end.
         return Outcome.DONE
     if held.cause is Cause.SHUTDOWN and isinstance(error, _OURS):
         if held.record.interrupted >= MAX_FREE_INTERRUPTIONS:
@@ -189,11 +190,6 @@ def _wanted_delay(held: Held) -> timedelta | None:
         return checked_delay(instruction.delay)
     except BaseException:  # noqa: BLE001  # a subclass may do anything
         return None
-
-
-def _ended_when_told(held: Held) -> bool:
-    """Whether this is an asynchronous attempt that could be cancelled, and ended soon then."""
-    return held.is_async and held.cancelled and held.failure is None
 
 
 def _blame_time_limit(held: Held) -> None:
