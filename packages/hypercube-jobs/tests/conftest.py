@@ -41,6 +41,12 @@ BACKENDS: dict[str, tuple[str, Callable[[str, Path], str]]] = {
         "rabbitmq",
         lambda name, _folder: server("rabbitmq").url("amqp", prefix=f"{name}."),
     ),
+    "rabbitmq-classic": (
+        "rabbitmq",
+        lambda name, _folder: server("rabbitmq").url(
+            "amqp", prefix=f"{name}.", queue_type="classic"
+        ),
+    ),
     "sqs": ("ministack", lambda name, _folder: _sqs(name)),
 }
 
@@ -70,6 +76,12 @@ def _params(*names: str) -> list[object]:
 @pytest.fixture(params=_params(*BACKENDS))
 def url_of_each(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A URL of the test's own, on each backend."""
+    return BACKENDS[request.param][1](f"t{secrets.token_hex(6)}", tmp_path)
+
+
+@pytest.fixture(params=_params(*(name for name in BACKENDS if name != "memory")))
+def url_of_each_shared(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The same on each backend that several processes can share."""
     return BACKENDS[request.param][1](f"t{secrets.token_hex(6)}", tmp_path)
 
 

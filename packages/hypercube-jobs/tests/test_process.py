@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 import time
 from dataclasses import dataclass
@@ -84,9 +85,9 @@ def test_a_failure_is_recorded_and_not_raised(box: Any) -> None:
     assert reasons == ["SystemExit: 3", "hypercube_jobs.PermanentError: gone", "ValueError: no"]
 
 
-@pytest.mark.parametrize("kind", ["sync", "async"])
+@pytest.mark.parametrize("kind", ["sync", "async", "stubborn"])
 def test_an_attempt_over_its_time_out_has_failed(box: Any, kind: str) -> None:
-    """Asynchronous ones are cancelled, synchronous ones found late."""
+    """Asynchronous ones are cancelled, and whatever returns late has failed."""
 
     @box.jobs.handler("sync", timeout=SOON, retries=0)
     def sync(job: Note) -> None:
@@ -95,6 +96,11 @@ def test_an_attempt_over_its_time_out_has_failed(box: Any, kind: str) -> None:
     @box.jobs.handler("async", timeout=SOON, retries=0)
     async def asynchronous(job: Note) -> None:
         await asyncio.sleep(60)
+
+    @box.jobs.handler("stubborn", timeout=SOON, retries=0)
+    async def stubborn(job: Note) -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(60)
 
     box.jobs.dispatch_kind(kind, Note("x"))
     process(box.jobs, pop(box))
@@ -164,14 +170,19 @@ def test_a_keyboard_interrupt_settles_nothing(box: Any) -> None:
 
 
 def test_a_job_that_always_ends_its_process_is_dead(box: Any) -> None:
-    """Deliveries that left no record count, as in a worker."""
+    """Deliveries that left no record count, as in a worker: first as a suspicion only."""
     box.on(MemoryQueue(visibility_timeout=SOON))
     box.jobs.declare("note", Note, retries=0)
-    box.jobs.handler("note")(lambda job: None)
+    ran = []
+    box.jobs.handler("note")(ran.append)
     box.jobs.dispatch(Note("x"))
     for _ in range(3):
         pop(box)
         time.sleep(0.05)
+    process(box.jobs, pop(box))
+    assert (ran, box.counts()) == ([], (1, 0, 0, 0))
+    pop(box)
+    time.sleep(0.05)
     process(box.jobs, pop(box))
 
     (failed,) = box.jobs.failed()

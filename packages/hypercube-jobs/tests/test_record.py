@@ -24,7 +24,8 @@ json_values = st.recursive(
 ours = st.sampled_from(
     [
         *("v", "retries", "timeout", "backoff", "dispatched_at"),
-        *("free", "interrupted", "failures", "failure", "trace", "former"),
+        *("deliveries", "free", "quarantined", "lost", "interrupted"),
+        *("failures", "failure", "trace", "former"),
     ]
 )
 hostile = st.one_of(
@@ -59,8 +60,10 @@ def whole() -> Record:
         dispatched_at=NOW,
     )
     record.note_free()
+    record.note_quarantine(3)
     record.note_interruption()
     record.note_failure(FAILURE)
+    record.note_deliveries(5)
     return record
 
 
@@ -72,7 +75,8 @@ def test_a_record_comes_back_as_it_was_written() -> None:
     assert record.timeout == timedelta(seconds=2)
     assert record.backoff == Constant(timedelta(seconds=3))
     assert record.dispatched_at == NOW
-    assert (record.free, record.interrupted, record.failures) == (2, 1, 1)
+    assert (record.free, record.interrupted, record.failures) == (3, 1, 1)
+    assert (record.deliveries, record.quarantined, record.lost) == (5, True, 3)
     assert record.failure == FAILURE
     assert record.former is None
 
@@ -114,8 +118,12 @@ def test_unknown_keys_survive() -> None:
 def test_no_bytes_make_reading_or_writing_fail(extra: bytes) -> None:
     """Whoever wrote them: a worker must be able to give the message back."""
     record = Record.read(extra)
-    for value in (record.retries, record.free, record.interrupted, record.failures):
+    counters = (record.deliveries, record.free, record.lost, record.interrupted, record.failures)
+    for value in (record.retries, *counters):
         assert value is None or value >= 0
+    record.note_quarantine(1)
+    record.note_deliveries(3)
+    assert record.free <= 3
     _ = (record.timeout, record.backoff, record.dispatched_at, record.failure, record.former)
     record.note_interruption()
     record.note_failure(FAILURE)
@@ -176,7 +184,17 @@ def test_starting_anew_forgets_the_counters_and_keeps_the_failure() -> None:
 
     again = Record.read(record.to_bytes())
     assert (again.free, again.interrupted, again.failures) == (0, 0, 0)
+    assert (again.deliveries, again.quarantined, again.lost) == (0, False, 0)
     assert again.failure == FAILURE
+
+
+def test_the_essentials_are_enough_to_go_on_counting() -> None:
+    """All that the next worker decides by."""
+    bare = Record.read(whole().essentials())
+
+    assert (bare.retries, bare.timeout, bare.backoff) == (4, timedelta(seconds=2), whole().backoff)
+    assert (bare.deliveries, bare.free, bare.quarantined, bare.lost) == (5, 3, True, 3)
+    assert (bare.interrupted, bare.failures, bare.failure) == (1, 1, None)
 
 
 def test_half_of_a_surrogate_pair_in_a_text_survives() -> None:

@@ -49,8 +49,10 @@ class NoRelease(MemoryQueue):
     release = None
 
 
-def held(size: int = 100, *, lost: bool = False) -> Held:
-    message = Message("default", b"x" * size, "note", attempt=2 if lost else 1)
+def held(size: int = 100, *, lost: bool = False, quarantined: bool = False) -> Held:
+    message = Message("default", b"x" * size, "note", attempt=2 if lost or quarantined else 1)
+    if quarantined:
+        message.extra = b'{"v":1,"deliveries":1,"quarantined":true}'
     return Held(message, None, exact_attempts=True, default_lease=30, now=0)
 
 
@@ -130,18 +132,33 @@ def test_nothing_is_popped_while_too_much_is_unsettled() -> None:
     assert experienced().room(its, 1024) == 0
 
 
-def test_a_delivery_whose_predecessor_was_lost_waits_until_it_is_alone() -> None:
-    """ATT-3: it goes back, and nothing is popped until nothing is held; then one by one."""
+def test_a_delivery_whose_predecessor_was_lost_is_quarantined() -> None:
+    """ATT-3: it goes back with a note, and what came with it is run; the next comes singly."""
     intake = experienced()
     normal, suspect = held(), held(lost=True)
 
     chosen = intake.sort([normal, suspect], 2, load(free=2), 0)
-    assert (chosen.run, chosen.release, chosen.suspects) == ([normal], [], [suspect])
+    assert (chosen.run, chosen.release, chosen.quarantine) == ([normal], [], [suspect])
+    assert chosen.alone is None
+    assert intake.room(load(free=8, running=1), 1) == 1
+    assert intake.sort([normal], 1, load(free=8, running=1), 1).run == [normal]
+    assert intake.room(load(free=8, running=2), 2) == 8
+
+
+def test_a_quarantined_delivery_waits_until_nothing_is_held() -> None:
+    """All that comes with it goes back, and nothing is popped until then; then one by one."""
+    intake = experienced()
+    normal, quarantined = held(), held(quarantined=True)
+
+    chosen = intake.sort([normal, quarantined], 2, load(free=2), 1)
+    assert (chosen.run, chosen.release, chosen.alone) == ([], [normal, quarantined], None)
     assert intake.room(load(free=1), 1) == 0
     # What waiting pops bring meanwhile goes back as well.
     assert intake.sort([held()], 0, load(free=1), 1).run == []
-    assert intake.room(load(), 0) == 1
-    assert intake.sort([suspect], 1, load(), 0).run == [suspect]
+    assert intake.room(load(free=1), 1) == 0
+    assert intake.room(load(free=9), 0) == 1
+    chosen = intake.sort([quarantined], 1, load(), 0)
+    assert (chosen.run, chosen.release, chosen.alone) == ([], [], quarantined)
     assert intake.room(load(free=9), 1) == 0
     assert intake.room(load(free=9), 0) == 1
     assert intake.sort([normal], 1, load(free=9), 0).run == [normal]
@@ -151,20 +168,53 @@ def test_a_delivery_whose_predecessor_was_lost_waits_until_it_is_alone() -> None
 def test_after_a_crash_its_whole_batch_runs_one_by_one() -> None:
     """Whichever did it takes nobody along the second time."""
     some = [held(lost=True) for _ in range(5)]
-
     chosen = Intake().sort(some, 5, load(free=5), 0)
-    assert (chosen.run, chosen.suspects) == (some[:1], some[1:])
-    chosen = Intake().sort(some, 5, load(free=4), 1)
-    assert (chosen.run, chosen.suspects) == ([], some)
+    assert (chosen.run, chosen.alone, chosen.quarantine) == ([], None, some)
+
+    some = [held(quarantined=True) for _ in range(5)]
+    chosen = Intake().sort(some, 5, load(free=5), 0)
+    assert (chosen.run, chosen.release, chosen.alone) == ([], some[1:], some[0])
 
 
-def test_who_was_made_room_for_may_have_gone_elsewhere() -> None:
+def test_a_new_process_asks_for_one_delivery_first() -> None:
+    """Nobody knows yet what the one before it died of."""
+    intake = Intake()
+    assert intake.room(load(free=8), 0) == 1
+    intake.sort([held()], 1, load(free=8), 0)
+    assert intake.room(load(free=7, running=1), 1) == 7
+
+
+def test_what_was_expected_may_have_gone_elsewhere() -> None:
     """An empty pop ends the waiting."""
     intake = experienced()
-    intake.sort([held(lost=True)], 1, load(free=2), 1)
+    intake.sort([held(quarantined=True)], 1, load(free=2), 1)
+    assert intake.room(load(free=9, moving=9), 3) == 0
     intake.nothing_came()
 
-    assert intake.room(load(free=9, moving=9), 3) == 9
+    assert intake.room(load(free=9, moving=9), 3) == 1
+
+
+def test_without_release_a_quarantined_delivery_is_expected_for_a_limited_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is at the end of its queue: for a minute, twice as long if it came too late, and so on."""
+    now = 0.0
+    monkeypatch.setattr("hypercube_jobs.worker._intake.time.monotonic", lambda: now)
+    intake = Intake(releasable=False)
+    for seconds in (60, 120, 240):
+        intake.sort([held(quarantined=True)], 1, load(free=8), 1)
+        intake.sort([held()], 1, load(free=8), 0)
+        assert intake.seconds_left() == seconds
+        now += seconds - 1
+        assert intake.room(load(free=8), 1) == 0
+        now += 1
+        assert intake.seconds_left() == 0
+        assert intake.room(load(free=8), 1) == 8
+        assert intake.seconds_left() is None
+
+    # In time at last, so the next one is expected for a minute.
+    assert intake.sort([held(quarantined=True)], 1, load(free=8), 0).alone is not None
+    assert intake.seconds_left() == 60
 
 
 def test_the_first_pops_are_careful(box: Any) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import contextvars
 import json
 import sys
@@ -221,6 +223,54 @@ def test_a_promised_end_of_the_process_lets_a_thread_be_left(box: Any) -> None:
     box.until(lambda: box.counts() == (1, 0, 0, 0))
     (message,) = box.queue.pop("default")
     assert json.loads(message.extra)["interrupted"] == 1
+
+
+@pytest.mark.parametrize("reason", ["time-out", "shutdown"])
+@pytest.mark.parametrize("kind", ["sync", "blocks", "swallows"])
+def test_what_is_abandoned_is_never_done(
+    box: Any, monkeypatch: pytest.MonkeyPatch, kind: str, reason: str
+) -> None:
+    """Whatever keeps it from ending: it is tried again, after its process has gone."""
+    monkeypatch.setattr("hypercube_jobs.worker._coordinator.CLEAN_UP", 0.2)
+    began = threading.Event()
+    go = threading.Event()
+    limit = timedelta(seconds=0.1 if reason == "time-out" else 60)
+    box.jobs.declare("job", Note, timeout=limit, retries=1)
+    if kind == "sync":
+
+        @box.jobs.handler("job")
+        def sync(job: Note) -> None:
+            began.set()
+            go.wait()
+
+    elif kind == "blocks":
+
+        @box.jobs.handler("job")
+        async def blocks(job: Note) -> None:
+            began.set()
+            go.wait()
+
+    else:
+
+        @box.jobs.handler("job")
+        async def swallows(job: Note) -> None:
+            began.set()
+            while not go.is_set():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.sleep(0.05)
+
+    box.jobs.dispatch(Note("x"))
+    running = box.start(process_ends=True)
+    began.wait()
+    running.stop(now=reason == "shutdown")
+    running.end()
+    go.set()
+
+    assert running.worker.abandoned == 1
+    assert box.counts() == (0, 1, 0, 0)
+    outcome = "failed" if reason == "time-out" else "interrupted"
+    assert box.recorder.steps() == ["dispatched", outcome]
+    box.until(lambda: not _handlers())
 
 
 def test_an_overrun_ends_a_worker_that_may_be_replaced(box: Any) -> None:

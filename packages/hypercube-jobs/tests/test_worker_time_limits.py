@@ -80,18 +80,24 @@ def test_what_a_cancelled_handler_raises_is_the_cause(box: Any) -> None:
     assert "OSError: while cleaning up" in box.jobs.failed()[0].failure.traceback
 
 
-def test_a_handler_that_finishes_in_spite_of_being_cancelled_has_finished(box: Any) -> None:
-    """Its work is done, so doing it again would help nobody."""
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_a_handler_that_returns_after_its_time_out_has_failed(box: Any, kind: str) -> None:
+    """A function and a coroutine alike, also one that goes on in spite of being cancelled."""
 
-    @box.jobs.handler("note", timeout=SHORT)
-    async def handle(job: Note) -> None:
+    @box.jobs.handler("sync", timeout=SHORT, retries=0)
+    def handle(job: Note) -> None:
+        time.sleep(0.3)
+
+    @box.jobs.handler("async", timeout=SHORT, retries=0)
+    async def handle_async(job: box.Note) -> None:
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.sleep(60)
 
-    box.jobs.dispatch(Note("x"))
+    box.jobs.dispatch_kind(kind, Note("x") if kind == "sync" else box.Note("x"))
     box.drain()
 
-    assert box.recorder.steps() == ["dispatched", "processed"]
+    assert box.recorder.steps() == ["dispatched", "failed"]
+    assert isinstance(box.recorder.of("failed")[0].error, TimeLimitExceeded)
 
 
 def test_a_cancelled_handler_may_use_time_limits_of_its_own(box: Any) -> None:

@@ -7,7 +7,10 @@
     dispatched_at  microseconds since 1970
     left           microseconds to wait after the delay of the message is over
     due            when all of the delay is over, in microseconds since 1970
+    deliveries     how many there had been when this was written: more than one since is a loss
     free           deliveries that cost no attempt (ATT-1)
+    quarantined    true once a delivery was lost: the next one is run alone (ATT-3)
+    lost           lone runs that were lost
     interrupted    shutdowns in a row that ended an attempt
     failures       attempts that failed, since the job was dispatched or redriven
     failure        the last of them: type, text, traceback, attempt, at
@@ -229,6 +232,21 @@ class Record:
         return "free" not in self._fields and "failures" not in self._fields
 
     @property
+    def deliveries(self) -> int:
+        """How many deliveries there had been when a worker last wrote the record."""
+        return _whole(self._fields.get("deliveries"), _MANY) or 0
+
+    @property
+    def quarantined(self) -> bool:
+        """Whether the delivery after those is to run while its process holds no other job."""
+        return self._fields.get("quarantined") is True
+
+    @property
+    def lost(self) -> int:
+        """Lone runs whose process, or lease, ended before they did."""
+        return _whole(self._fields.get("lost"), _MANY) or 0
+
+    @property
     def free(self) -> int:
         return _whole(self._fields.get("free"), _MANY) or 0
 
@@ -261,6 +279,23 @@ class Record:
         """A delivery that was not run, and costs no attempt (ATT-1)."""
         self._fields["free"] = self.free + 1
 
+    def note_deliveries(self, count: int) -> None:
+        """There have been so many; a worker that writes the record has seen them all."""
+        self._fields["deliveries"] = count
+        if self.free > count:
+            self._fields["free"] = count  # whoever wrote that did not count
+
+    def note_quarantine(self, lost: int) -> None:
+        """The next delivery runs alone; `lost` such runs have been lost (ATT-3)."""
+        self.note_free()
+        self._fields["quarantined"] = True
+        if lost:
+            self._fields["lost"] = lost
+
+    def end_quarantine(self) -> None:
+        """The attempt came to an end of its own, so the job may run among others again."""
+        self._fields.pop("quarantined", None)
+
     def note_interruption(self) -> None:
         """A shutdown ended the attempt, at no cost (ATT-1)."""
         self.note_free()
@@ -277,7 +312,7 @@ class Record:
 
     def start_anew(self) -> None:
         """Set the counters to zero before the dead letters: redriven, it is at 1 (ATT-2)."""
-        for counter in ("free", "failures", "interrupted"):
+        for counter in ("deliveries", "free", "quarantined", "lost", "failures", "interrupted"):
             self._fields.pop(counter, None)
         self._end_delay()
 
@@ -285,16 +320,8 @@ class Record:
 #: Enough to go on counting.
 _ESSENTIAL = frozenset(
     {
-        "v",
-        "retries",
-        "timeout",
-        "backoff",
-        "dispatched_at",
-        "left",
-        "due",
-        "free",
-        "interrupted",
-        "failures",
+        *("v", "retries", "timeout", "backoff", "dispatched_at", "left", "due"),
+        *("deliveries", "free", "quarantined", "lost", "interrupted", "failures"),
     }
 )
 

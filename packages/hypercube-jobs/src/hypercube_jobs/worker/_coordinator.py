@@ -77,8 +77,9 @@ class Coordinator:
         self._failure: WorkerFailed | None = None
         #: How many handlers still run although their attempts are settled.
         self.abandoned = 0
-        #: A delivery that waits until nothing else is held.
-        self._kept: Held | None = None
+        #: A quarantined delivery that runs, or will once nothing else is held.
+        self._alone: Held | None = None
+        self._alone_was_submitted = False
         #: The last pop brought all that was asked for, so there may be more.
         self._plenty = False
         #: A pop has succeeded.
@@ -89,7 +90,7 @@ class Coordinator:
         self._bell = Bell()
         self._holding = Holding()
         self._popping = Popping(queue, options.queues, options.sleep, self._bell)
-        self._intake = Intake()
+        self._intake = Intake(releasable=self._releasable)
         self._judge = Judge(queue.guarantees, jobs.clock)
         self._settlement = Settlement(
             queue,
@@ -150,7 +151,7 @@ class Coordinator:
 
     def _work(self, on_ready: Callable[[], None]) -> Ending:
         while not self._stopping:
-            self._run_kept()
+            self._run_alone()
             load = self._execution.load()
             if self._options.max_jobs is not None and load.ended >= self._options.max_jobs:
                 return Ending.MAX_JOBS
@@ -174,12 +175,14 @@ class Coordinator:
             elif messages:
                 self._admit(messages, room)
             elif not room:
-                self._bell.wait()
+                self._bell.wait(self._intake.seconds_left())
             elif self._options.stop_when_empty and not before:
                 return Ending.EMPTY
         return Ending.OVERRUN if self._overrun else Ending.STOPPED
 
     def _room(self, load: Load, held: int) -> int:
+        if self._alone is not None:
+            return 0
         room = self._intake.room(load, held)
         if self._options.max_jobs is not None:
             room = min(room, self._options.max_jobs - load.ended - load.running - load.waiting)
@@ -222,26 +225,43 @@ class Coordinator:
                 alive.append(held)
         chosen = self._intake.sort(alive, room, self._execution.load(), before)
         self._give_back(chosen.release)
-        self._put_off(chosen.suspects)
+        self._quarantine(chosen.quarantine)
+        self._alone = self._alone or chosen.alone
         if chosen.run:
             self._execution.submit(chosen.run)
 
-    def _put_off(self, suspects: list[Held]) -> None:
-        """See to those that have to run alone, later (ATT-3)."""
-        if suspects and not self._releasable and self._kept is None:
-            # Given back it would be behind all others, and never come in time to be alone.
-            self._kept, *suspects = suspects
-        self._give_back(suspects)
-
-    def _run_kept(self) -> None:
-        """Run the one that was kept, once nothing else is held."""
-        if self._kept is None or len(self._holding) > 1:
+    def _quarantine(self, some: list[Held]) -> None:
+        if not some:
             return
-        kept, self._kept = self._kept, None
-        if kept.lost:
-            self._holding.remove((kept,))
-        else:
-            self._execution.submit([kept])
+        _log.warning(
+            "%d jobs were held by a process that ended, or lost its leases, before it settled them "
+            "(%s); each runs next while its process holds no other job",
+            len(some),
+            _ids(some),
+        )
+        for held in some:
+            self._judge.quarantine(held)
+            self._settlement.add(held)
+        self._settlement.hurry()
+
+    def _run_alone(self) -> None:
+        """Run a quarantined delivery, once all others are settled and none can come (ATT-3).
+
+        What is held when it ends the process is lost with it.
+        """
+        alone = self._alone
+        if alone is None:
+            return
+        if self._alone_was_submitted:
+            if alone not in self._holding:
+                self._alone, self._alone_was_submitted = None, False
+        elif len(self._holding) == 1 and not self._popping.waiting:
+            if alone.lost:
+                self._holding.remove((alone,))
+                self._alone = None
+            else:
+                self._alone_was_submitted = True
+                self._execution.submit([alone])
 
     def _held(self, messages: list[Message]) -> list[Held]:
         some = held_for(
@@ -296,9 +316,9 @@ class Coordinator:
         held.attempt.lost = True
         if self._execution.forget(held):
             self._holding.remove((held,))
-            self._bell.ring()
         else:
             self._execution.cancel(held)
+        self._bell.ring()
 
     def _fail(self, thread: str, error: BaseException) -> None:
         """End with an error, because a thread has died; what can be settled still is."""
@@ -327,8 +347,8 @@ class Coordinator:
         until = time.monotonic() + limit.total_seconds() if limit else NEVER
         interrupted_at = NEVER
         self._give_back(self._execution.withdraw())
-        if self._kept is not None:
-            self._give_back([self._kept])
+        if self._alone is not None and not self._alone_was_submitted:
+            self._give_back([self._alone])
         while len(self._holding) or self._popping.waiting:
             self._give_back_arrived()
             now = time.monotonic()
@@ -360,10 +380,9 @@ class Coordinator:
             if not self._execution.abandon(held):
                 continue
             self.abandoned += 1
-            if held.cause is None:
-                held.cause = Cause.SHUTDOWN
-            if held.cause is Cause.SHUTDOWN:
-                held.error = CancelledError()
+            held.cause = held.cause or Cause.SHUTDOWN
+            # It has not returned, so it is not done, whatever it was ended for.
+            held.error = CancelledError()
             if not held.lost:
                 self._judge.judge(held, not_before=_LEAVE)
             self._settlement.add(held)
@@ -388,11 +407,14 @@ class Coordinator:
 
 
 def _warn_of(left: list[Held]) -> None:
-    ids = ", ".join(held.attempt.id for held in left[:_SHOWN])
     _log.warning(
-        "%d jobs are still running and cannot be ended (%s%s); end this process, and they run "
+        "%d jobs are still running and cannot be ended (%s); end this process, and they run "
         "again when their leases end",
         len(left),
-        ids,
-        ", ..." if len(left) > _SHOWN else "",
+        _ids(left),
     )
+
+
+def _ids(some: list[Held]) -> str:
+    ids = ", ".join(held.attempt.id for held in some[:_SHOWN])
+    return f"{ids}, ..." if len(some) > _SHOWN else ids

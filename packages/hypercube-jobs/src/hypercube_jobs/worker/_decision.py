@@ -56,17 +56,47 @@ class Release:
 Decision: TypeAlias = Ack | Retry | DeadLetter | Release
 
 
+class Isolation(Enum):
+    """Whether a job has to run while its process holds no other (ATT-3).
+
+        NONE -> SUSPECTED -> QUARANTINED -> NONE, once its run has ended by itself
+                                  |  ^
+                                  v  |
+                                  LOST -> dead, once its retries are used up
+
+    A worker stores the quarantine, by a retry, before the lone run, and the delivery that
+    follows it is that run. So a later delivery proves that the run was lost, while a job that
+    was only held by a process that died, however often, is never more than suspected.
+    """
+
+    NONE = auto()
+    #: An earlier delivery was lost, which may have been the fault of any job of its process.
+    SUSPECTED = auto()
+    #: This delivery is the lone run.
+    QUARANTINED = auto()
+    #: The lone run was lost.
+    LOST = auto()
+
+    @property
+    def is_unrecorded(self) -> bool:
+        """Whether the record does not say yet what it has to say before the next run."""
+        return self in _UNRECORDED
+
+
+_UNRECORDED = frozenset({Isolation.SUSPECTED, Isolation.LOST})
+
+
 @dataclass(frozen=True, slots=True)
 class Standing:
     """What a delivery's count and record say about the attempts before it."""
 
     #: The number of this attempt, as handlers see it (ATT-1).
     number: int
-    #: Deliveries that left no record: their process ended, or their lease did (ATT-3).
+    #: Lone runs that left no record: their process ended, or their lease did (ATT-3).
     lost: int
-    #: How much of the retries is used up: recorded failures and lost deliveries. The first
-    #: loss may be a batch-mate's fault and counts nothing; every later one was a lone run.
+    #: How much of the retries is used up: recorded failures and lost lone runs.
     used: int
+    isolation: Isolation = Isolation.NONE
 
 
 _FIRST = Standing(number=1, lost=0, used=0)
@@ -75,17 +105,26 @@ _FIRST = Standing(number=1, lost=0, used=0)
 def standing(deliveries: int, record: Record, *, exact: bool) -> Standing:
     """Where a job stands at its `deliveries`-th delivery.
 
-    Without an `exact` count the record is all there is (ATT-4), and losses go unseen.
+    A count that is not `exact` is good for a suspicion only; the rest is in the record (ATT-4).
     """
     if deliveries == 1 and record.is_new:
         return _FIRST
-    free = record.free
     failures = record.failures
-    if not exact:
-        return Standing(failures + 1, 0, failures)
-    number = max(1, deliveries - free)
-    lost = max(0, number - failures - 1)
-    return Standing(number, lost, failures + max(0, lost - 1))
+    lost = record.lost
+    seen = record.deliveries
+    isolation = Isolation.NONE
+    # A record that claims to have seen this delivery is wrong, or was moved to another backend.
+    missed = deliveries - 1 - (seen if seen < deliveries else 0)
+    if not record.quarantined or deliveries == 1:
+        isolation = Isolation.SUSPECTED if missed else Isolation.NONE
+    elif missed:
+        isolation = Isolation.LOST
+        lost += 1
+    else:
+        isolation = Isolation.QUARANTINED
+    used = failures + lost
+    number = deliveries - min(record.free, deliveries - 1) if exact else used + 1
+    return Standing(number, lost, used, isolation)
 
 
 def max_retries(record: Record, policy: Policy) -> int:
@@ -95,8 +134,9 @@ def max_retries(record: Record, policy: Policy) -> int:
 
 
 def is_exhausted(standing: Standing, record: Record, policy: Policy) -> bool:
-    """Whether lone runs that came to nothing have used up the retries, so none is left."""
-    return standing.lost > 1 and standing.used > max_retries(record, policy)
+    """Whether a lone run that was lost has used up the retries, so none is left."""
+    lost = standing.isolation is Isolation.LOST
+    return lost and standing.used > max_retries(record, policy)
 
 
 def decide(

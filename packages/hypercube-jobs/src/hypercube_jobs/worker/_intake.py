@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 
+from hypercube_jobs.worker._decision import Isolation
 from hypercube_jobs.worker._execution import START_WITHIN, Load
-from hypercube_jobs.worker._held import Held
+from hypercube_jobs.worker._held import NEVER, Held
 
 #: Deliveries are popped ahead as far as they will start within half of the time after which
 #: they are given back, since run times vary.
@@ -20,6 +22,8 @@ _MAX_POP = MAX_AHEAD // 2
 _MAX_UNSETTLED = 1024
 #: How much the latest message's size counts in the average.
 _WEIGHT = 0.05
+#: How long a quarantined job is expected back at the end of its queue at first, in seconds.
+_EXPECTED_WITHIN = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +33,10 @@ class Sorted:
     run: list[Held]
     #: These go back at once.
     release: list[Held]
-    #: These have to run alone, which is not possible now.
-    suspects: list[Held] = field(default_factory=list)
+    #: These go back with a note that they are run alone next time.
+    quarantine: list[Held] = field(default_factory=list)
+    #: This one is run once nothing else is held.
+    alone: Held | None = None
 
 
 class Intake:
@@ -39,17 +45,40 @@ class Intake:
     It is careful as long as it knows no run times: then only free slots count. And it gives
     a delivery whose predecessor left no record the whole process (ATT-3): such a one may be
     what ended that process, and must not take others along.
+
+    While such jobs are expected it asks for one delivery at a time. Once one of them came at
+    a moment when others were held it is *exclusive*, which means that it pops only while
+    nothing is held. A delivery that was released is in its old place, so that it comes next
+    then. Without `releasable` it is at the end of its queue, and may be with another worker by
+    the time that its turn comes, so it is expected for a limited time.
     """
 
-    def __init__(self) -> None:
-        self._alone = False
+    def __init__(self, *, releasable: bool = True) -> None:
+        self._releasable = releasable
+        #: At first nobody knows what the process before this one died of.
+        self._one_at_a_time = True
+        self._exclusive = False
+        self._exclusive_until = NEVER
+        #: How long the next time of being exclusive lasts at most, in seconds.
+        self._patience = _EXPECTED_WITHIN
         self._mean_bytes: float | None = None
 
     def room(self, load: Load, held: int) -> int:
         """How many deliveries to ask for now; none until something changes if not positive."""
-        if self._alone:
-            # Whoever is to run alone comes when nobody else is here.
-            return 0 if held else 1
+        if self._exclusive and time.monotonic() >= self._exclusive_until:
+            self._exclusive = False
+        if self._exclusive and held:
+            return 0
+        room = self._general_room(load, held)
+        return min(room, 1) if self._one_at_a_time else room
+
+    def seconds_left(self) -> float | None:
+        """How long `room` may be zero for no other reason than that it is exclusive."""
+        if not self._exclusive or self._exclusive_until == NEVER:
+            return None
+        return max(0.0, self._exclusive_until - time.monotonic())
+
+    def _general_room(self, load: Load, held: int) -> int:
         if held - load.running - load.waiting >= _MAX_UNSETTLED:
             return 0
         ahead = self._ahead(load)
@@ -61,21 +90,39 @@ class Intake:
     def sort(self, some: list[Held], room: int, load: Load, held: int) -> Sorted:
         """Which of these to run, at most `room`; `held` deliveries were here before them."""
         self._learn_size(some)
-        suspects = [each for each in some if each.standing.lost]
-        if not suspects:
-            if not (self._alone and held):
-                self._alone = False
+        isolated = [each for each in some if each.standing.isolation is not Isolation.NONE]
+        if not isolated:
+            if not self._exclusive or not held:
+                self._one_at_a_time = False
+                self._exclusive = self._exclusive and not self._releasable
             return _what_fits(some, room, load)
-        self._alone = True
-        others = [each for each in some if not each.standing.lost]
-        if held or others:
+        self._one_at_a_time = True
+        others = [each for each in some if each.standing.isolation is Isolation.NONE]
+        unrecorded = [each for each in isolated if each.standing.isolation.is_unrecorded]
+        quarantined = [each for each in isolated if not each.standing.isolation.is_unrecorded]
+        if not quarantined:
+            if not self._releasable:
+                self._be_exclusive()
             fitting = _what_fits(others, room, load)
-            return Sorted(fitting.run, fitting.release, suspects)
-        return Sorted(suspects[:1], [], suspects[1:])
+            return Sorted(fitting.run, fitting.release, unrecorded)
+        if held:
+            # What came with it would only make it wait for longer.
+            self._be_exclusive()
+            return Sorted([], others + quarantined, unrecorded)
+        self._patience = _EXPECTED_WITHIN
+        self._exclusive = False  # the time for the next one starts anew
+        self._be_exclusive()
+        return Sorted([], others + quarantined[1:], unrecorded, quarantined[0])
 
     def nothing_came(self) -> None:
-        """A pop was empty: somebody else has taken whom we made room for."""
-        self._alone = False
+        """A pop was empty: somebody else has taken what was expected."""
+        self._exclusive = False
+
+    def _be_exclusive(self) -> None:
+        if not self._exclusive and not self._releasable:
+            self._exclusive_until = time.monotonic() + self._patience
+            self._patience *= 2
+        self._exclusive = True
 
     def _ahead(self, load: Load) -> int:
         """How many may wait for a slot."""

@@ -55,6 +55,8 @@ def process_with(runner: asyncio.Runner | None, jobs: Jobs, message: Message) ->
             pass  # its delay is not over
         elif is_exhausted(held.standing, held.record, held.policy):
             judge.bury(held)
+        elif held.standing.isolation.is_unrecorded:
+            judge.quarantine(held)
         else:
             _run(held, runner)
             judge.judge(held)
@@ -81,18 +83,13 @@ def _run(held: Held, runner: asyncio.Runner | None) -> None:
     except BaseException as error:  # noqa: BLE001  # even sys.exit() is a failed attempt
         held.error = error
     held.duration = time.monotonic() - held.started_at
-    if not held.is_async and held.duration > held.timeout:
+    if held.duration > held.timeout:
         held.cause = held.cause or Cause.TIME_LIMIT
 
 
 async def _limited(held: Held) -> None:
-    try:
-        async with asyncio.timeout(held.timeout) as limit:
-            await call_async(held)
-    except TimeoutError:
-        if limit.expired():
-            held.cause = held.cause or Cause.TIME_LIMIT
-        raise
+    async with asyncio.timeout(held.timeout):
+        await call_async(held)
 
 
 def _settle(jobs: Jobs, held: Held) -> None:

@@ -49,7 +49,7 @@ class Judge:
         self._clock = clock
 
     def judge(self, held: Held, *, not_before: timedelta = _AT_ONCE) -> None:
-        """Decide about an attempt that has ended, with or without an error.
+        """Decide about an attempt that has ended, with or without an error, or was abandoned.
 
         If it is tried again, then in `not_before` or later.
         """
@@ -75,6 +75,7 @@ class Judge:
             record.note_interruption()
         elif error is not None:
             self._note_failure(held, error, held.standing.number)
+            record.end_quarantine()
             if held.outcome is not Outcome.INTERRUPTED:
                 record.end_interruptions()
         if isinstance(decision, DeadLetter):
@@ -89,8 +90,8 @@ class Judge:
         held.outcome = Outcome.PERMANENT
         held.decision = DeadLetter()
         held.error = WorkerLost(
-            f"the worker's process ended, or its lease did, in each of the last "
-            f"{held.standing.lost} runs; the job is not tried again"
+            f"the worker's process ended, or its lease did, in {held.standing.lost} runs of this "
+            "job without any other; it is not tried again"
         )
         self._note_failure(held, held.error, held.standing.number - 1)
         held.record.start_anew()
@@ -111,19 +112,39 @@ class Judge:
         """Decide that a delivery goes back without having been run (ATT-1)."""
         if releasable:
             held.decision = Release()
-            return
+        elif held.standing.isolation.is_unrecorded:
+            self.quarantine(held)
+        else:
+            held.record.note_free()
+            self._retry_free(held)
+
+    def quarantine(self, held: Held) -> None:
+        """Decide that a delivery goes back unrun, and that the next one is run alone (ATT-3)."""
+        held.record.note_quarantine(held.standing.lost)
+        if not self._retry_free(held):
+            # Unrecorded, its losses would never come to an end.
+            held.outcome = Outcome.PERMANENT
+            held.decision = DeadLetter()
+            held.error = WorkerLost(
+                "the worker's process ended, or its lease did, in a run of this job, whose "
+                "message is too large to record that; it is not tried again"
+            )
+            held.failure = failure_of(held.error, attempt=held.standing.number, at=self._clock())
+
+    def _retry_free(self, held: Held) -> bool:
         held.decision = Retry(_AT_ONCE, free=True)
-        held.record.note_free()
         held.message.delay = _AT_ONCE
-        self._write(held)
+        return self._write(held)
 
     def _note_failure(self, held: Held, error: BaseException, number: int) -> None:
         if held.failure is None:
             held.failure = failure_of(error, attempt=number, at=self._clock())
         held.record.note_failure(held.failure)
 
-    def _write(self, held: Held) -> None:
+    def _write(self, held: Held) -> bool:
         message = held.message
+        if isinstance(held.decision, Retry):
+            held.record.note_deliveries(message.attempt)
         room = None
         if self._limit is not None:
             room = self._limit + HEADROOM_BYTES - len(message.payload)
@@ -131,16 +152,18 @@ class Judge:
         # A message that has no room even for the counters keeps what it has.
         if extra is not None:
             message.extra = extra
+        return extra is not None
 
 
 def _outcome(held: Held) -> Outcome:
     """How the attempt ended; where it was ended from outside, `held.error` is put in words."""
     error = held.error
-    if held.cause is Cause.TIME_LIMIT and not (error is None and _ended_when_told(held)):
+    if held.cause is Cause.TIME_LIMIT:
+        # Even if it returned after all: a time-out is a limit, for functions and coroutines.
         _blame_time_limit(held)
         return Outcome.FAILED
     if error is None:
-        # An asynchronous handler may finish in spite of being cancelled.
+        # A shutdown cancelled it, but it went on to its end.
         return Outcome.DONE
     if held.cause is Cause.SHUTDOWN and isinstance(error, _OURS):
         if held.record.interrupted >= MAX_FREE_INTERRUPTIONS:
@@ -167,11 +190,6 @@ def _wanted_delay(held: Held) -> timedelta | None:
         return checked_delay(instruction.delay)
     except BaseException:  # noqa: BLE001  # a subclass may do anything
         return None
-
-
-def _ended_when_told(held: Held) -> bool:
-    """Whether this is an asynchronous attempt that could be cancelled, and ended soon then."""
-    return held.is_async and held.cancelled and held.failure is None
 
 
 def _blame_time_limit(held: Held) -> None:
