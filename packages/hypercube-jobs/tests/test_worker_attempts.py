@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from hypercube_jobs import Constant, Jobs, Worker, current_attempt
+from hypercube_jobs.worker._bell import Bell
 from hypercube_queue import Guarantees, Message, QueueClosed, open_queue
 from hypercube_queue_memory import MemoryQueue
 
@@ -147,6 +148,45 @@ def test_without_release_a_crashed_job_still_gets_its_turn(box: Any) -> None:
         assert order.index((f"crashed {number}", 2)) < 900
     assert max(together.beside.values()) == 3
     assert box.counts() == (0, 0, 0, 0)
+
+
+def test_a_long_lone_run_keeps_no_processor_busy(
+    box: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It outlasts the time for which its like are expected; the worker sleeps until it ends."""
+
+    class NoRelease(MemoryQueue):
+        release = None
+
+    waits = []
+
+    def wait(bell: Bell, seconds: float | None = None, original: Any = Bell.wait) -> None:
+        waits.append(seconds)
+        original(bell, seconds)
+
+    monkeypatch.setattr(Bell, "wait", wait)
+    monkeypatch.setattr("hypercube_jobs.worker._intake._EXPECTED_WITHIN", 0.05)
+    box.on(NoRelease())
+    box.jobs.declare("note", Note)
+    running, may_end = threading.Event(), threading.Event()
+
+    @box.jobs.handler("note")
+    def note(job: Note) -> None:
+        running.set()
+        assert may_end.wait(30)
+
+    box.jobs.dispatch(Note("slow"))
+    crash(box)
+    worker = box.start(stop_when_empty=True)
+    assert running.wait(30)
+    time.sleep(0.1)  # over the time set above
+    before = len(waits)
+    time.sleep(0.2)
+    woken = len(waits) - before
+    may_end.set()
+    worker.end()
+
+    assert woken < 10
 
 
 def test_who_waits_to_be_alone_is_not_held(box: Any) -> None:

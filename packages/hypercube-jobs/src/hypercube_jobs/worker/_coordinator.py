@@ -175,7 +175,8 @@ class Coordinator:
             elif messages:
                 self._admit(messages, room)
             elif not room:
-                self._bell.wait(self._intake.seconds_left())
+                # While a job runs alone no time makes room: only its end does.
+                self._bell.wait(None if self._alone else self._intake.seconds_left())
             elif self._options.stop_when_empty and not before:
                 return Ending.EMPTY
         return Ending.OVERRUN if self._overrun else Ending.STOPPED
