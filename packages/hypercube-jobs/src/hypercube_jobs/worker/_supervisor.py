@@ -44,10 +44,10 @@ class _Place:
     number: int
     process: subprocess.Popen[bytes] | None = None
     line: socket.socket | None = None
-    started_at: float = 0.0
     start_at: float = 0.0
     pause: float = 0.0
     ready: bool = False
+    ready_at: float = NEVER
     #: Another one is wanted at once, or none at all.
     replace: bool = False
     done: bool = False
@@ -138,7 +138,7 @@ class Supervisor:
                 return
         ours.setblocking(False)
         place.line = ours
-        place.started_at = time.monotonic()
+        place.ready_at = NEVER
         place.ready = place.replace = place.done = False
         place.leave_by = NEVER
         self._selector.register(ours, selectors.EVENT_READ, place)
@@ -162,6 +162,7 @@ class Supervisor:
             self._close_line(place)
         if READY in words:
             place.ready = self._loaded = True
+            place.ready_at = time.monotonic()
         if DONE in words or (MAX_JOBS in words and self._end_after_max_jobs):
             place.done = True
         elif REPLACE in words or MAX_JOBS in words:
@@ -214,7 +215,8 @@ class Supervisor:
             place.start_at = NEVER
             self._exit_code = max(self._exit_code, code)
         else:
-            if now - place.started_at >= _HEALTHY:
+            # To load a large application on a busy machine takes longer than that by itself.
+            if now - place.ready_at >= _HEALTHY:
                 place.pause = 0.0
             self._wait(place)
             _log.warning(
