@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import pickle
 import re
 from collections.abc import Iterator
 from importlib.metadata import files, version
@@ -110,6 +111,24 @@ def test_test_groups_name_packages_of_the_workspace_without_a_version(
     ]
 
     assert [item for item in ours if re.search(r"[<>=~!]", item)] == []
+
+
+@EACH
+def test_public_errors_are_named_by_where_they_are_imported_from(
+    package: workspace.Package,
+) -> None:
+    """A traceback that names a private module sends its reader to the wrong place."""
+    named = {
+        f"{module.__name__}.{name}": error.__module__
+        for module in _public_modules(package)
+        for name in getattr(module, "__all__", ())
+        if isinstance(error := getattr(module, name), type) and issubclass(error, BaseException)
+    }
+
+    assert [name for name, place in named.items() if "._" in place] == []
+    for name, place in named.items():
+        error = getattr(importlib.import_module(place), name.rpartition(".")[2])
+        assert pickle.loads(pickle.dumps(error)) is error
 
 
 @EACH

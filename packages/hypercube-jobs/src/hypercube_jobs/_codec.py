@@ -10,7 +10,8 @@ from pydantic import BaseModel, PydanticUserError, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUndefinedAnnotation
 
 from hypercube_jobs._errors import InvalidPayload
-from hypercube_jobs._round_trip import difference, is_plain, mapping_difference
+from hypercube_jobs._mapping import mapping_difference
+from hypercube_jobs._round_trip import difference, is_plain
 from hypercube_queue import InvalidArgument
 from hypercube_queue.driver import shown
 
@@ -63,9 +64,10 @@ class Codec(Generic[T]):
         """
         is_job = isinstance(job, self._class)
         if not is_job and not isinstance(job, Mapping):
-            raise self._invalid(
-                f"expected {name_of(self._plain)} or a mapping, got {type(job).__name__}"
+            got = (
+                f"the class {name_of(job)} itself" if isinstance(job, type) else name_of(type(job))
             )
+            raise self._invalid(f"expected {name_of(self._plain)} or a mapping, got {got}")
         if self._typed_dict and not is_job:
             job, is_job = dict(job), True
         adapter = self._adapter if is_job else _ANYTHING

@@ -123,3 +123,13 @@ class Interrupted(JobError):
 
 class WorkerLost(JobError):
     """The worker's process ended while it ran the job, more often than the job has retries."""
+
+
+# Tracebacks and logs name them by where they are imported from.
+for _error in tuple(globals().values()):
+    if (
+        isinstance(_error, type)
+        and issubclass(_error, BaseException)
+        and _error.__module__ == __name__
+    ):
+        _error.__module__ = __name__.rpartition(".")[0]

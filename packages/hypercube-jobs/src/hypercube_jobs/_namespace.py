@@ -8,7 +8,14 @@ from typing import Any, TypeVar, Unpack
 from hypercube_jobs._dispatcher import Dispatcher, DispatchResult
 from hypercube_jobs._periodic import PeriodicJob, PeriodicOptions, periodic_job
 from hypercube_jobs._periodic_times import When
-from hypercube_jobs._policy import DispatchOptions, KindOptions, checked_policy
+from hypercube_jobs._policy import (
+    DISPATCH_OPTIONS,
+    KIND_OPTIONS,
+    DispatchOptions,
+    KindOptions,
+    check_options,
+    checked_policy,
+)
 from hypercube_jobs._registry import Kind, Registry, check_handler, job_type
 from hypercube_queue import InvalidArgument, Message
 from hypercube_queue.driver import checked_name, shown
@@ -61,6 +68,7 @@ class Namespace:
         Raises DuplicateKind, and InvalidArgument for a type that is no dataclass, pydantic
         model or TypedDict and for a bad option.
         """
+        check_options(options, KIND_OPTIONS, "a kind")
         policy = checked_policy(self._dispatcher.queue.guarantees, **options)
         self._registry.declare(kind, type, policy, aliases)
 
@@ -75,6 +83,7 @@ class Namespace:
 
         Raises as `declare` does, and DuplicateKind for a second handler.
         """
+        check_options(options, KIND_OPTIONS, "a kind")
         declared = self._registry.get(checked_name("kind", kind, may_be_empty=False))
         if declared is not None and (options or aliases):
             raise InvalidArgument(
@@ -186,6 +195,8 @@ class Namespace:
 
         jobs.queue.push(*(jobs.message(SendInvoice(order)) for order in orders))
         """
+        if options:
+            check_options(options, DISPATCH_OPTIONS, "a dispatch")
         declared = self._registry.of(job) if kind is None else self._registry.named(kind)
         return self._dispatcher.message(declared, job, **options)
 

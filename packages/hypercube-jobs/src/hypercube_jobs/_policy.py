@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypedDict
@@ -45,6 +47,53 @@ class DispatchOptions(TypedDict, total=False):
     #: It travels with the job, which a function of your own could not.
     backoff: Constant | Exponential | None
     timeout: timedelta | None
+
+
+#: What other libraries call an option, or have that is none here, and what takes its place.
+_ELSEWHERE = {
+    "acks_late": "nothing: a job is acknowledged once it is done",
+    "args": "the fields of the job",
+    "at": "delay=due - datetime.now(UTC)",
+    "autoretry_for": "retries, which all errors but PermanentError use",
+    "countdown": "delay=timedelta(seconds=...)",
+    "default_retry_delay": "backoff=Constant(timedelta(seconds=...))",
+    "delay_seconds": "delay=timedelta(seconds=...)",
+    "enqueue_in": "delay=...",
+    "eta": "delay=eta - datetime.now(UTC)",
+    "expires": "a field of the job that its handler looks at",
+    "job_id": "id=...",
+    "job_timeout": "timeout=timedelta(seconds=...)",
+    "kwargs": "the fields of the job",
+    "max_attempts": "retries=..., one less: the first attempt is none",
+    "max_retries": "retries=...",
+    "name": "the kind",
+    "priority": "queue=..., with a queue of its own that workers serve first",
+    "queue_name": "queue=...",
+    "retry": "retries=...",
+    "retry_backoff": "backoff=Exponential(timedelta(seconds=...))",
+    "routing_key": "queue=...",
+    "schedule": "delay=...",
+    "soft_time_limit": "timeout=timedelta(seconds=...)",
+    "task_id": "id=...",
+    "time_limit": "timeout=timedelta(seconds=...)",
+    "unique": "id=..., which the queue holds once",
+}
+
+
+def check_options(options: Mapping[str, object], known: Set[str], what: str) -> None:
+    """Raise TypeError for an option that `what` does not have, with the one to take."""
+    unknown = options.keys() - known
+    if not unknown:
+        return
+    name = min(unknown)
+    near = difflib.get_close_matches(name, known, n=1)
+    meant = _ELSEWHERE.get(name) or (f"{near[0]}=..." if near else None)
+    hint = f"did you mean {meant}?" if meant else f"there are {', '.join(sorted(known))}"
+    raise TypeError(f"{name} is no option of {what}: {hint}")
+
+
+KIND_OPTIONS = frozenset(KindOptions.__annotations__)
+DISPATCH_OPTIONS = frozenset(DispatchOptions.__annotations__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

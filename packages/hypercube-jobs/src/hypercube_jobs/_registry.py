@@ -96,8 +96,21 @@ class Registry:
         if kinds:
             names = ", ".join(kind.name for kind in kinds)
             raise UnknownKind(f"{what} is declared as several kinds ({names}): use dispatch_kind")
-        if isinstance(job, dict):
-            raise UnknownKind("a dict does not say which kind it is: use dispatch_kind")
+        if isinstance(job, type):
+            raise InvalidArgument(
+                f"the job is the class {name_of(job)} itself; dispatch an object of it, "
+                f"{name_of(job)}(...)"
+            )
+        if inspect.isroutine(job):
+            raise InvalidArgument(
+                f"the job is the function {_described(job)}; dispatch an object of the type that "
+                "its first parameter has"
+            )
+        if isinstance(job, dict | str):
+            raise UnknownKind(
+                f"a {type(job).__name__} does not say which kind it is: use "
+                "dispatch_kind(kind, payload)"
+            )
         raise UnknownKind(
             f"no kind is declared for {what}{self._where()}: declare it with "
             f"jobs.declare(kind, {what})"

@@ -10,16 +10,15 @@ arrives, and private attributes with a default_factory, which are made anew.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 from collections import deque
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from datetime import datetime, time
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, TypeAdapter
+from pydantic import BaseModel
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -54,15 +53,11 @@ _PLAIN = frozenset(
         "uuid",
     }
 )
-#: Where these stand around a class, keys of a mapping may be meant for them.
-_FUNCTIONS = frozenset({"function-before", "function-wrap", "function-plain"})
-#: The nodes that list the fields of a class.
-_FIELDS = frozenset({"dataclass-args", "model-fields"})
 #: Types whose values are the same if `==` says so, whatever they arrive as.
 _BUILT_IN = frozenset({bool, bytes, int, str, type(None)})
 #: The `__eq__` of what is equal to itself only.
 _NO_EQUALITY: object = object.__eq__
-_ABSENT = object()
+ABSENT = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +78,7 @@ def is_plain(type_: type, schema: Mapping[str, Any]) -> bool:
     if schema["type"] in {"dataclass", "model"}:
         if not hasattr(type_, "__dict__") or _has_slots(type_):
             return False
-        if getattr(type_, "__private_attributes__", None) or _allows_extra(schema):
+        if getattr(type_, "__private_attributes__", None) or allows_extra(schema):
             return False
         schema = schema["schema"]
     elif schema["type"] != "typed-dict":
@@ -101,7 +96,7 @@ def difference(
     comparison = _Comparison()
     found = comparison.compare(sent, restored, "")
     if found is None and comparison.opaque is not None and not dumps_equal():
-        return _changed(sent, sent, comparison.opaque)
+        return changed(sent, sent, comparison.opaque)
     return found
 
 
@@ -124,11 +119,11 @@ class _Comparison:
         for sequence in (list, tuple, deque):
             if isinstance(sent, sequence) and isinstance(restored, sequence):
                 return self._sequences(list(sent), list(restored), path)
-        return None if self._same(sent, restored, path) else _changed(sent, restored, path)
+        return None if self._same(sent, restored, path) else changed(sent, restored, path)
 
     def _models(self, sent: BaseModel, restored: object, path: str) -> Difference | None:
         if not isinstance(restored, BaseModel) or _origin(sent) is not _origin(restored):
-            return _changed(sent, restored, path)
+            return changed(sent, restored, path)
         return (
             self._attributes(sent, restored, type(sent).model_fields, path)
             or self._dicts(sent.model_extra or {}, restored.model_extra or {}, path, of_model=True)
@@ -139,7 +134,7 @@ class _Comparison:
         self, sent: DataclassInstance, restored: object, path: str
     ) -> Difference | None:
         if type(sent) is not type(restored):
-            return _changed(sent, restored, path)
+            return changed(sent, restored, path)
         names = [field.name for field in dataclasses.fields(sent)]
         return self._attributes(sent, restored, names, path)
 
@@ -147,8 +142,8 @@ class _Comparison:
         self, sent: object, restored: object, names: Iterable[str], path: str
     ) -> Difference | None:
         for name in names:
-            ours, theirs = getattr(sent, name, _ABSENT), getattr(restored, name, _ABSENT)
-            found = self.compare(ours, theirs, _below(path, name))
+            ours, theirs = getattr(sent, name, ABSENT), getattr(restored, name, ABSENT)
+            found = self.compare(ours, theirs, below(path, name))
             if found is not None:
                 return found
         return None
@@ -165,7 +160,7 @@ class _Comparison:
             return Difference(path, "some of its keys are lost or arrive changed")
         for key, value in sent.items():
             # A key of data may be as secret as a value.
-            where = _below(path, key) if of_model else f"{path}[...]"
+            where = below(path, key) if of_model else f"{path}[...]"
             found = self.compare(value, restored[key], where)
             if found is not None:
                 return found
@@ -252,160 +247,25 @@ def _origin(model: BaseModel) -> object:
     return type(model).__pydantic_generic_metadata__["origin"] or type(model)
 
 
-def _changed(sent: object, restored: object, path: str) -> Difference:
+def changed(sent: object, restored: object, path: str) -> Difference:
     if isinstance(sent, float) and not math.isfinite(sent):
         return Difference(path, "JSON has neither NaN nor infinity")
-    if restored is _ABSENT:
+    if restored is ABSENT:
         return Difference(path, "it is lost")
-    if type(sent) is not type(restored) and sent is not _ABSENT:
+    if type(sent) is not type(restored) and sent is not ABSENT:
         ours, theirs = type(sent).__qualname__, type(restored).__qualname__
         return Difference(path, f"the {ours} arrives as {theirs}")
     return Difference(path, "it arrives with another value")
 
 
-def _below(path: str, name: object) -> str:
+def below(path: str, name: object) -> str:
     return f"{path}.{name}" if path else str(name)
-
-
-# Mappings in the place of jobs
-
-
-def mapping_difference(
-    sent: Mapping[Any, object], restored: object, schema: Mapping[str, Any]
-) -> Difference | None:
-    """The first part of a mapping that the job made from it lacks; None if there is none.
-
-    `schema` is the core schema of the job. What JSON has, texts, numbers, lists and so on, means
-    what the job's type makes of it; all else must arrive as it was.
-    """
-    return _mapped(sent, restored, "", schema)
-
-
-def _mapped(
-    sent: object, restored: object, path: str, schema: Mapping[str, Any] | None = None
-) -> Difference | None:
-    if isinstance(sent, Mapping):
-        if isinstance(restored, Mapping):
-            return _mapped_entries(sent, restored, path)
-        return _mapped_fields(sent, restored, path, schema)
-    if isinstance(sent, list | tuple) and isinstance(restored, list | tuple):
-        for index, (ours, theirs) in enumerate(zip(sent, restored, strict=False)):
-            found = _mapped(ours, theirs, f"{path}[{index}]")
-            if found is not None:
-                return found
-        return None
-    if isinstance(sent, list | tuple | Set):
-        arrives = isinstance(restored, list | tuple | Set) and all(
-            _is_element(each, restored) for each in sent
-        )
-    else:
-        arrives = _is_json(sent, restored) or difference(sent, restored) is None
-    return None if arrives else _changed(sent, restored, path)
-
-
-def _is_json(sent: object, restored: object) -> bool:
-    """Whether JSON has `sent` itself, and `restored` is what a type made of it."""
-    if isinstance(sent, int | float) and isinstance(restored, int | float):
-        return sent == restored
-    if isinstance(sent, float):
-        return math.isfinite(sent)
-    return sent is None or isinstance(sent, str | int)
-
-
-def _is_element(sent: object, restored: Collection[Any]) -> bool:
-    # Nothing tells which element of a set was made of which text.
-    if sent is None or isinstance(sent, str | int | Mapping):
-        return True
-    try:
-        return sent in restored
-    except TypeError:
-        return False
-
-
-def _mapped_entries(
-    sent: Mapping[Any, object], restored: Mapping[Any, object], path: str
-) -> Difference | None:
-    if len(sent) > len(restored):
-        return Difference(path, "some of its keys are lost")
-    for key, value in sent.items():
-        # A key that its type has made another one of, such as a date, is not looked for.
-        if key in restored:
-            found = _mapped(value, restored[key], f"{path}[...]" if path else str(key))
-            if found is not None:
-                return found
-        elif not isinstance(key, str | int):
-            return Difference(path, "some of its keys arrive changed")
-    return None
-
-
-def _mapped_fields(
-    sent: Mapping[Any, object], restored: object, path: str, schema: Mapping[str, Any] | None
-) -> Difference | None:
-    if not isinstance(restored, BaseModel) and not dataclasses.is_dataclass(restored):
-        return None
-    names = _names_by_key(schema or _schema_of(cast("Hashable", type(restored))))
-    if names is None:
-        return None
-    for key, value in sent.items():
-        if key not in names:
-            return Difference(
-                path, f"{type(restored).__qualname__} has no field for one of its keys"
-            )
-        found = _mapped(value, getattr(restored, names[key], _ABSENT), _below(path, names[key]))
-        if found is not None:
-            return found
-    return None
-
-
-@functools.lru_cache(maxsize=256)
-def _schema_of(type_: Hashable) -> Mapping[str, Any]:
-    return TypeAdapter(cast("type[Any]", type_)).core_schema
-
-
-def _names_by_key(schema: Mapping[str, Any]) -> dict[str, str] | None:
-    """The fields of a class by the keys that stand for them; None where any key may."""
-    definitions: dict[str, Mapping[str, Any]] = {}
-    config: Mapping[str, Any] = {}
-    while schema.get("type") not in _FIELDS:
-        if schema.get("type") in _FUNCTIONS or _allows_extra(schema):
-            return None
-        if schema.get("type") == "definitions":
-            definitions = {each["ref"]: each for each in schema["definitions"]}
-        config = {**config, **schema.get("config", {})}
-        if schema.get("type") == "definition-ref":
-            schema = definitions.get(schema["schema_ref"], {})
-        else:
-            schema = schema.get("schema", {})
-        if not schema:
-            return None
-    fields = schema["fields"]
-    if not isinstance(fields, Mapping):
-        fields = {field["name"]: field for field in fields}
-    by_name = config.get("populate_by_name") or config.get("validate_by_name")
-    by_alias = config.get("validate_by_alias", True)
-    names: dict[str, str] = {}
-    for name, field in fields.items():
-        alias = field.get("validation_alias")
-        if alias is not None and by_alias:
-            names.update(dict.fromkeys(_first_keys(alias), name))
-        if alias is None or by_name or not by_alias:
-            names[name] = name
-    return names
-
-
-def _first_keys(alias: Any) -> Iterator[str]:
-    if isinstance(alias, str):
-        yield alias
-    elif alias and isinstance(alias[0], str):
-        yield alias[0]
-    else:
-        yield from (path[0] for path in alias)
 
 
 # Core schemas
 
 
-def _allows_extra(schema: Mapping[str, Any]) -> bool:
+def allows_extra(schema: Mapping[str, Any]) -> bool:
     return any(
         place.get(key) == "allow"
         for place in (schema, schema.get("config", {}), schema.get("schema", {}))

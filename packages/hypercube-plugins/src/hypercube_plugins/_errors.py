@@ -165,3 +165,13 @@ class ServiceNotReady(ServiceError):
 
 class ServiceCycle(ServiceError):
     """Making a service needs the service itself."""
+
+
+# Tracebacks and logs name them by where they are imported from.
+for _error in tuple(globals().values()):
+    if (
+        isinstance(_error, type)
+        and issubclass(_error, BaseException)
+        and _error.__module__ == __name__
+    ):
+        _error.__module__ = __name__.rpartition(".")[0]

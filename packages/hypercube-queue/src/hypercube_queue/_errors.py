@@ -137,3 +137,13 @@ def _without_delivery(failure: ItemFailure) -> ItemFailure:
 
 #: Enough to recognise the trouble; a batch of 10,000 must not fill a log line.
 _SHOWN_FAILURES = 3
+
+
+# Tracebacks and logs name them by where they are imported from.
+for _error in tuple(globals().values()):
+    if (
+        isinstance(_error, type)
+        and issubclass(_error, BaseException)
+        and _error.__module__ == __name__
+    ):
+        _error.__module__ = __name__.rpartition(".")[0]

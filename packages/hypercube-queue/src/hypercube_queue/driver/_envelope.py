@@ -36,6 +36,9 @@ MAX_ENVELOPE_OVERHEAD_BYTES = _PREFIX_BYTES + 4 * 255
 class UnreadableEnvelope(ValueError):
     """The bytes are no envelope, or one of a version from the future. The text says which."""
 
+    # Tracebacks and logs name it by where it is imported from.
+    __module__ = "hypercube_queue.driver"
+
 
 @dataclass(slots=True)
 class Envelope:
