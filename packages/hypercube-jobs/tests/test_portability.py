@@ -205,7 +205,7 @@ def test_the_dead_of_every_backend_say_the_same(url_of_each: str) -> None:
         if not looks_at_the_dead(jobs):
             assert jobs.retry_all("default") == 1
             return
-        (failed,) = jobs.failed("default")
+        (failed,) = jobs.failed("default", payloads=True)
 
     assert (failed.id, failed.kind, failed.attempt, failed.reason) == (
         "hopeless",

@@ -343,6 +343,6 @@ def test_a_job_that_kills_its_process_dies_alone(tmp_path: Path) -> None:
         # Once among others, then alone: as often as it has attempts.
         assert lines.count("killer") == crashes == 4
         assert queue.stats("default").dead == 1
-        (failed,) = jobs.failed()
+        (failed,) = jobs.failed(payloads=True)
         assert failed.payload == b'{"number":500}'
         assert failed.failure.type == "hypercube_jobs.WorkerLost"

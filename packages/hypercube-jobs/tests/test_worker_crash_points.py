@@ -6,6 +6,7 @@ no call any more. Time passes at will, so that leases end at once.
 
 from __future__ import annotations
 
+import json
 import threading
 from collections import Counter
 from contextlib import suppress
@@ -103,7 +104,14 @@ class NoRelease(Process):
 class World:
     """One job that kills its process and some that do not, until all have come to an end."""
 
-    def __init__(self, queue: type[Process], *, exact: bool, retries: int) -> None:
+    def __init__(
+        self,
+        queue: type[Process],
+        *,
+        exact: bool,
+        retries: int,
+        claims: dict[str, object] | None = None,
+    ) -> None:
         self.exact = exact
         self.lock = threading.RLock()
         self.now = 0.0
@@ -118,12 +126,11 @@ class World:
         self._queue = queue
         self._retries = retries
         self._process = queue(self, 0, after=False)
-        self._jobs().queue.push(
-            *(
-                self._jobs().message(Note(text), id=text)
-                for text in (*GOOD[:1], "killer", *GOOD[1:])
-            )
-        )
+        for text in (*GOOD[:1], "killer", *GOOD[1:]):
+            message = self._jobs().message(Note(text), id=text)
+            if text == "killer" and claims:
+                message.extra = json.dumps({"v": 1, "retries": retries} | claims).encode()
+            self._process.push(message)
 
     def run(self, dying: int = -1, dies_at: int = 0, *, after: bool = False) -> None:
         """Start processes until one has nothing left to do; the `dying`-th dies by itself."""
@@ -212,3 +219,27 @@ def test_a_process_may_die_at_any_point(queue: type[Process], exact: bool, retri
         assert len(world.exposed) <= 1, where
         assert retries + 1 <= world.runs["killer"] <= retries + 3, where
         assert all(not others for others in world.beside), where
+
+
+@CONFIGURATIONS
+@pytest.mark.parametrize(
+    "claims",
+    [
+        {"free": 9_007_199_254_740_992},
+        {"free": 3},
+        {"deliveries": 9_007_199_254_740_992},
+        {"deliveries": 3},
+        {"deliveries": 3, "free": 3, "quarantined": True, "lost": -1},
+        {"quarantined": "yes", "lost": "none"},
+    ],
+    ids=str,
+)
+def test_no_record_makes_it_immortal(
+    queue: type[Process], exact: bool, claims: dict[str, object]
+) -> None:
+    """Whoever pushed it can claim what he likes; what it was delivered counts."""
+    world = World(queue, exact=exact, retries=1, claims=claims)
+    world.run()
+
+    assert world.outcome() == {"killer": "hypercube_jobs.WorkerLost"}
+    assert world.runs["killer"] <= 5

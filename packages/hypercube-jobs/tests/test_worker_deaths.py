@@ -86,6 +86,7 @@ class Deaths:
         (self.folder / "deadly_app.py").write_text(textwrap.dedent(APP))
         self.log = self.folder / "log"
         self.log.touch()
+        self.errors = self.folder / "errors"
 
     def dispatch(self, *kinds: str, retries: int, fuse: float = 0) -> None:
         """One job of each of these kinds, over the queues in turn, in this order."""
@@ -117,7 +118,7 @@ class Deaths:
                     worker.send_signal(signal.SIGTERM)
                     assert worker.wait(PATIENCE_S) == 0
                     return
-                assert worker.returncode == 9
+                assert worker.returncode == 9, self.errors.read_text()
                 self.deaths += 1
             finally:
                 worker.kill()
@@ -139,7 +140,7 @@ class Deaths:
             cwd=self.folder,
             env={**os.environ, "URL": self.url, "LOG": str(self.log)},
             stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            stderr=self.errors.open("a"),
         )
 
     def outcomes(self) -> dict[str, str]:

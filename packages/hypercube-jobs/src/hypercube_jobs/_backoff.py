@@ -68,6 +68,13 @@ def checked_backoff(value: object) -> Backoff:
     return value
 
 
+def longest_delay(backoff: Backoff) -> timedelta:
+    """The longest delay that `backoff` comes to; zero if it is a function, which nobody knows."""
+    if isinstance(backoff, Constant):
+        return backoff.delay
+    return backoff.cap if isinstance(backoff, Exponential) else timedelta(0)
+
+
 def to_wire(backoff: Constant | Exponential) -> dict[str, int | float]:
     """`backoff` as it travels with a job."""
     wire: dict[str, int | float]

@@ -18,7 +18,7 @@ from hypercube_jobs._failure import failure_of
 from hypercube_jobs._inline import InlineQueue
 from hypercube_jobs._middleware import Dispatch, Middleware, dispatching
 from hypercube_jobs._observer import JobEvent, Observer, notify
-from hypercube_jobs._policy import checked_retries, checked_timeout
+from hypercube_jobs._policy import check_limits, checked_retries, checked_timeout
 from hypercube_jobs._record import Record
 from hypercube_jobs._registry import Kind
 from hypercube_jobs._transactions import Late, after_commit, is_async, plain_connection
@@ -123,6 +123,7 @@ class Dispatcher:
             dispatched_at=now,
             trace=None if attempt is None else attempt.trace,
         )
+        check_limits(kind.policy, retries=retries, timeout=timeout, backoff=backoff)
         longest = guarantees.max_delay
         checked_delay(delay, MAX_DURATION if longest else longest)
         first_step = record.start_delay(delay, longest, now)

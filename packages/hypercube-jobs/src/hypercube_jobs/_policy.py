@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TypedDict
+from typing import Any, TypedDict
 
-from hypercube_jobs._backoff import Backoff, Constant, Exponential, checked_backoff
+from hypercube_jobs._backoff import (
+    Backoff,
+    Constant,
+    Exponential,
+    checked_backoff,
+    longest_delay,
+)
 from hypercube_queue import Guarantees, InvalidArgument
-from hypercube_queue.driver import checked_queue_name, checked_visibility, shown
+from hypercube_queue.driver import (
+    checked_delay,
+    checked_queue_name,
+    checked_visibility,
+    shown,
+)
 
 DEFAULT_QUEUE = "default"
 DEFAULT_RETRIES = 3
@@ -20,6 +31,39 @@ DEFAULT_TIMEOUT = timedelta(minutes=1)
 
 #: More than anybody waits for, and a limit for what a foreign record may claim.
 MAX_RETRIES = 1_000_000
+
+# What a job may be dispatched with unless its kind has limits of its own.
+DEFAULT_MAX_RETRIES = 1_000
+DEFAULT_MAX_TIMEOUT = timedelta(days=1)
+DEFAULT_MAX_BACKOFF = timedelta(days=7)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The most that a job may be dispatched with.
+
+        @jobs.handler("import", limits=Limits(retries=10, timeout=timedelta(minutes=5)))
+
+    Retries, time-out and backoff of a job travel with it, so that whoever may publish decides
+    about them. A dispatch that asks for more than the limits of its kind is refused; what comes
+    out of the queue with more is treated as if it had asked for that much. The limits of a
+    worker hold for all kinds besides. What is None is as said elsewhere: for a kind 1,000
+    retries, a day and seven days, or what the kind itself says if that is more; for a worker
+    nothing. Raises InvalidArgument.
+    """
+
+    retries: int | None = None
+    timeout: timedelta | None = None
+    #: The longest delay that a backoff may come to.
+    backoff: timedelta | None = None
+
+    def __post_init__(self) -> None:
+        if self.retries is not None:
+            checked_retries(self.retries)
+        if self.timeout is not None:
+            checked_timeout(self.timeout)
+        if self.backoff is not None:
+            checked_delay(self.backoff)
 
 
 class KindOptions(TypedDict, total=False):
@@ -33,6 +77,8 @@ class KindOptions(TypedDict, total=False):
     backoff: Backoff | None
     #: How long one attempt may take; one minute if not given.
     timeout: timedelta | None
+    #: The most that one of them may be dispatched with.
+    limits: Limits | None
 
 
 class DispatchOptions(TypedDict, total=False):
@@ -104,6 +150,35 @@ class Policy:
     retries: int = DEFAULT_RETRIES
     backoff: Backoff = DEFAULT_BACKOFF
     timeout: timedelta = DEFAULT_TIMEOUT
+    limits: Limits = Limits()
+
+    def max_retries(self) -> int:
+        """The most retries that a job may be dispatched with."""
+        limit = self.limits.retries
+        return max(DEFAULT_MAX_RETRIES, self.retries) if limit is None else limit
+
+    def max_timeout(self) -> timedelta:
+        """The longest time-out that a job may be dispatched with."""
+        limit = self.limits.timeout
+        return max(DEFAULT_MAX_TIMEOUT, self.timeout) if limit is None else limit
+
+    def max_backoff(self) -> timedelta:
+        """The longest delay that the backoff of a dispatch may come to."""
+        limit = self.limits.backoff
+        if limit is not None:
+            return limit
+        return max(DEFAULT_MAX_BACKOFF, longest_delay(self.backoff))
+
+    def within(self, limits: Limits) -> Policy:
+        """The same policy, with limits that are no wider than these."""
+        return replace(
+            self,
+            limits=Limits(
+                retries=_lesser(self.max_retries(), limits.retries),
+                timeout=_lesser(self.max_timeout(), limits.timeout),
+                backoff=_lesser(self.max_backoff(), limits.backoff),
+            ),
+        )
 
 
 def checked_policy(
@@ -113,14 +188,58 @@ def checked_policy(
     retries: int | None = None,
     backoff: Backoff | None = None,
     timeout: timedelta | None = None,
+    limits: Limits | None = None,
 ) -> Policy:
     """The default policy with what is given replaced. Raises InvalidArgument."""
-    return Policy(
+    limits = Limits() if limits is None else limits
+    if not isinstance(limits, Limits):
+        raise InvalidArgument(f"limits is a Limits object, not {type(limits).__name__}")
+    policy = Policy(
         queue=DEFAULT_QUEUE if queue is None else checked_queue_name(queue, guarantees),
-        retries=DEFAULT_RETRIES if retries is None else checked_retries(retries),
-        backoff=DEFAULT_BACKOFF if backoff is None else checked_backoff(backoff),
-        timeout=DEFAULT_TIMEOUT if timeout is None else checked_timeout(timeout),
+        retries=(
+            _lesser(DEFAULT_RETRIES, limits.retries)
+            if retries is None
+            else checked_retries(retries)
+        ),
+        backoff=(
+            replace(DEFAULT_BACKOFF, cap=_lesser(DEFAULT_BACKOFF.cap, limits.backoff))
+            if backoff is None
+            else checked_backoff(backoff)
+        ),
+        timeout=(
+            _lesser(DEFAULT_TIMEOUT, limits.timeout)
+            if timeout is None
+            else checked_timeout(timeout)
+        ),
+        limits=limits,
     )
+    check_limits(policy, retries=policy.retries, timeout=policy.timeout, backoff=policy.backoff)
+    return policy
+
+
+def check_limits(
+    policy: Policy,
+    *,
+    retries: int | None = None,
+    timeout: timedelta | None = None,
+    backoff: Backoff | None = None,
+) -> None:
+    """Raise InvalidArgument for what is given and is more than the limits of `policy` allow."""
+    values: tuple[tuple[str, Any, Any], ...] = (
+        ("retries", retries, policy.max_retries()),
+        ("timeout", timeout, policy.max_timeout()),
+        ("backoff", None if backoff is None else longest_delay(backoff), policy.max_backoff()),
+    )
+    for name, value, limit in values:
+        if value is not None and value > limit:
+            raise InvalidArgument(
+                f"{name} is {value}, but the limit of this kind is {limit}; declare the kind "
+                f"with limits=Limits({name}=...) to allow more"
+            )
+
+
+def _lesser(value: Any, limit: Any) -> Any:
+    return value if limit is None else min(value, limit)
 
 
 def checked_retries(value: object) -> int:

@@ -24,7 +24,7 @@ from hypercube_jobs.worker._bell import Bell
 from hypercube_jobs.worker._decision import is_exhausted
 from hypercube_jobs.worker._ending import Ending
 from hypercube_jobs.worker._execution import Execution, Load
-from hypercube_jobs.worker._held import NEVER, Cause, Held, Holding, held_for
+from hypercube_jobs.worker._held import NEVER, Cause, Held, Holding, Policies, held_for
 from hypercube_jobs.worker._intake import Intake
 from hypercube_jobs.worker._interruption import Interruption
 from hypercube_jobs.worker._leases import Leases
@@ -91,6 +91,7 @@ class Coordinator:
         self._holding = Holding()
         self._popping = Popping(queue, options.queues, options.sleep, self._bell)
         self._intake = Intake(releasable=self._releasable)
+        self._policies = Policies(options.limits)
         self._judge = Judge(queue.guarantees, jobs.clock)
         self._settlement = Settlement(
             queue,
@@ -266,7 +267,11 @@ class Coordinator:
 
     def _held(self, messages: list[Message]) -> list[Held]:
         some = held_for(
-            self._jobs, messages, default_lease=self._leases.default, now=time.monotonic()
+            self._jobs,
+            messages,
+            self._policies,
+            default_lease=self._leases.default,
+            now=time.monotonic(),
         )
         self._holding.add(some)
         return some

@@ -130,7 +130,7 @@ def standing(deliveries: int, record: Record, *, exact: bool) -> Standing:
 def max_retries(record: Record, policy: Policy) -> int:
     """How often the job may be retried: as it was dispatched, else as its handler says."""
     retries = record.retries
-    return policy.retries if retries is None else retries
+    return policy.retries if retries is None else min(retries, policy.max_retries())
 
 
 def is_exhausted(standing: Standing, record: Record, policy: Policy) -> bool:
@@ -168,7 +168,7 @@ def _backoff(record: Record, policy: Policy, failures: int) -> timedelta:
     try:
         delay = backoff(failures)
         if delay >= _AT_ONCE:
-            return delay
+            return delay if record.backoff is None else min(delay, policy.max_backoff())
         problem: object = f"gave {delay}"
     except BaseException as error:  # noqa: BLE001  # an application's function may raise anything
         problem = f"raised {type_name(error)}: {text_of(error)}"

@@ -12,7 +12,7 @@ from hypercube_jobs._errors import JobError, UnknownKind, UnknownNamespace
 from hypercube_jobs._failure import Failure
 from hypercube_jobs._jobs import Jobs
 from hypercube_jobs._middleware import Middleware
-from hypercube_jobs._policy import Policy
+from hypercube_jobs._policy import Limits, Policy
 from hypercube_jobs._record import Record
 from hypercube_jobs._registry import Kind
 from hypercube_jobs.worker._decision import Decision, Outcome, Standing, max_retries, standing
@@ -86,6 +86,7 @@ class Held:
         kind: Kind | None,
         *,
         unknown: JobError | None = None,
+        policy: Policy | None = None,
         middleware: tuple[Middleware, ...] = (),
         exact_attempts: bool,
         default_lease: float,
@@ -95,13 +96,16 @@ class Held:
         self.kind = kind
         self.unknown = unknown
         self.middleware = middleware
-        self.policy = _DEFAULTS if kind is None else kind.policy
+        self.policy = policy or (_DEFAULTS if kind is None else kind.policy)
         self.is_async = kind is not None and kind.is_async
         self.size = len(message.payload) + len(message.extra)
         self.record = record = Record.read(message.extra)
         self.standing: Standing = standing(message.attempt, record, exact=exact_attempts)
         self._attempt: Attempt | None = None
         self.timeout = record.timeout_seconds or self.policy.timeout.total_seconds()
+        limit = self.policy.limits.timeout
+        if limit is not None and self.timeout > limit.total_seconds():
+            self.timeout = limit.total_seconds()
         # The lease
         self.popped_at = now
         lease = message.visibility_timeout
@@ -177,8 +181,29 @@ class Held:
         return self.cause is Cause.LOST
 
 
+class Policies:
+    """How the jobs of each kind are treated, within the limits of a worker."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._by_kind: dict[Kind | None, Policy] = {}
+
+    def of(self, kind: Kind | None) -> Policy:
+        """The policy of a kind, or of what has none, with all of its limits."""
+        policy = self._by_kind.get(kind)
+        if policy is None:
+            own = _DEFAULTS if kind is None else kind.policy
+            policy = self._by_kind[kind] = own.within(self._limits)
+        return policy
+
+
 def held_for(
-    jobs: Jobs, messages: Iterable[Message], *, default_lease: float, now: float
+    jobs: Jobs,
+    messages: Iterable[Message],
+    policies: Policies,
+    *,
+    default_lease: float,
+    now: float,
 ) -> list[Held]:
     """What a worker of `jobs` holds when it has popped `messages`."""
     middleware = jobs.middleware
@@ -195,6 +220,7 @@ def held_for(
             message,
             kind,
             unknown=unknown,
+            policy=policies.of(kind),
             middleware=middleware,
             exact_attempts=exact_attempts,
             default_lease=default_lease,

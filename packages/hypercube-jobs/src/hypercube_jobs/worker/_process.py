@@ -9,9 +9,10 @@ import time
 
 from hypercube_jobs import _call
 from hypercube_jobs._jobs import Jobs
+from hypercube_jobs._policy import Limits
 from hypercube_jobs.worker._call import call, call_async
 from hypercube_jobs.worker._decision import Ack, DeadLetter, is_exhausted
-from hypercube_jobs.worker._held import Cause, Held, Holding, held_for
+from hypercube_jobs.worker._held import Cause, Held, Holding, Policies, held_for
 from hypercube_jobs.worker._leases import Leases
 from hypercube_jobs.worker._report import Reporter
 from hypercube_jobs.worker._verdict import Judge
@@ -46,7 +47,9 @@ def process_with(runner: asyncio.Runner | None, jobs: Jobs, message: Message) ->
     reporter = Reporter(jobs)
     holding = Holding()
     leases = Leases(jobs.queue, holding, _lose, _leases_failed)
-    [held] = held_for(jobs, [message], default_lease=leases.default, now=time.monotonic())
+    [held] = held_for(
+        jobs, [message], Policies(Limits()), default_lease=leases.default, now=time.monotonic()
+    )
     holding.add([held])
     leases.start()
     leases.added([held])

@@ -15,6 +15,7 @@ from typing import Any
 from hypercube_jobs._errors import WorkerFailed
 from hypercube_jobs._failure import type_name
 from hypercube_jobs._jobs import Jobs
+from hypercube_jobs._policy import Limits
 from hypercube_jobs.worker._coordinator import Coordinator
 from hypercube_jobs.worker._ending import Ending
 from hypercube_jobs.worker._options import WorkerOptions, checked_queues
@@ -65,6 +66,9 @@ class Worker:
     at once, an asynchronous one after five seconds in which it did not end when cancelled, or
     blocked the event loop. What else ran on that loop goes back at no cost.
 
+    `limits` are the most that any job is given of retries, time-out and backoff, whatever it
+    was dispatched with. They come on top of those of its kind.
+
     Raises InvalidArgument for a bad option.
     """
 
@@ -82,6 +86,7 @@ class Worker:
         interrupt_threads: bool = False,
         process_ends: bool = False,
         end_on_overrun: bool = False,
+        limits: Limits | None = None,
     ) -> None:
         if not isinstance(jobs, Jobs):
             raise InvalidArgument(f"a worker is for a Jobs object, not {type(jobs).__name__}")
@@ -97,6 +102,7 @@ class Worker:
             interrupt_threads=interrupt_threads,
             process_ends=process_ends,
             end_on_overrun=end_on_overrun,
+            limits=Limits() if limits is None else limits,
         )
         #: Signals are passed on by a supervisor, which counts them: one that comes directly may
         #: be the same, sent to all processes of a service.
