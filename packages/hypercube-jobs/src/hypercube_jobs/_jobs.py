@@ -52,6 +52,7 @@ class Jobs(Namespace):
             )
         super().__init__("", Dispatcher(queue, clock))
         self._namespaces: dict[str, Namespace] = {"": self}
+        self._host: object | None = None
         self.set_observers(*observers)
         if isinstance(queue, AttachedQueue):
             queue.attach(self)
@@ -119,6 +120,22 @@ class Jobs(Namespace):
         """
         name = checked_name("namespace", namespace, may_be_empty=False)
         return self._namespaces.setdefault(name, Namespace(name, self._dispatcher))
+
+    # What they run in
+
+    @property
+    def host(self) -> object | None:
+        """What was named by `hosted_by`."""
+        return self._host
+
+    def hosted_by(self, host: object) -> None:
+        """Name what has to be up while jobs run, a context manager such as an application.
+
+        The commands `work` and `schedule` enter it in each of their processes, before the first
+        job, and leave it after the last. An application of hypercube-plugins names itself when
+        it provides Jobs. A Worker of your own enters nothing.
+        """
+        self._host = host
 
     # Periodic jobs
 
