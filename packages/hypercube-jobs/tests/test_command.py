@@ -147,7 +147,7 @@ def test_failed_shows_one_job_with_its_traceback(jobs: Jobs) -> None:
     fail(jobs, 1)
     text = output_of("failed", "o1")
     assert "id:            o1\nkind:          pay\n" in text
-    assert "no money\N{REPLACEMENT CHARACTER}[31m\nand no credit" in text
+    assert "no money\N{REPLACEMENT CHARACTER}[31m\n               and no credit" in text
     assert "raise PermanentError(text)" in text
 
 
@@ -178,6 +178,24 @@ def test_failed_shows_messages_that_are_no_jobs(queue: Queue) -> None:
     queue.dead_letter(*queue.pop("default"))
     assert "foreign" in output_of("failed")
     assert "no reason was recorded" in output_of("failed", "foreign")
+
+
+def test_a_kind_of_somebody_else_forges_no_row(queue: Queue, url: str) -> None:
+    """Neither by ends of lines that are none nor by what turns the direction of a text."""
+    kinds = ["a\u2028o9  pay  default", "b\u202eyap", "c\u200bpay", "d\u2029"]
+    for number, kind in enumerate(kinds):
+        queue.push(Message("default", id=f"o{number}\u2028", job_name=kind))
+    queue.dead_letter(*queue.pop("default", len(kinds)))
+
+    lines = output_of("failed").split("\n")
+    assert len(lines) == len(kinds) + 2
+    assert all(line.isprintable() for line in lines)
+    assert sorted(line.split()[0] for line in lines[1:-1]) == [
+        f"o{number}\\u2028" for number in range(len(kinds))
+    ]
+    one = output_of("failed", "o0\u2028")
+    assert "kind:          a\\u2028o9  pay  default\n" in one
+    assert all(line.isprintable() for line in one.split("\n"))
 
 
 def test_nothing_failed_is_said(queue: Queue) -> None:
@@ -343,7 +361,7 @@ def test_an_interval_is_above_zero(queue: Queue) -> None:
 def test_queues_are_listed(queue: Queue) -> None:
     """One name on a line, for scripts."""
     queue.push(Message("b"), Message("a\u202e"))
-    assert output_of("queues") == "a\u202e\nb\n"
+    assert output_of("queues") == "a\\u202e\nb\n"
     assert json.loads(output_of("queues", "--json")) == ["a\u202e", "b"]
 
 

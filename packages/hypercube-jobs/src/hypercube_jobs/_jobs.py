@@ -17,6 +17,7 @@ from hypercube_jobs._namespace import Namespace
 from hypercube_jobs._observer import Observer
 from hypercube_jobs._periodic import PeriodicJob
 from hypercube_jobs._registry import Kind
+from hypercube_jobs._text import checked_declared_name
 from hypercube_queue import (
     InvalidArgument,
     Message,
@@ -25,7 +26,7 @@ from hypercube_queue import (
     capability,
     open_queue,
 )
-from hypercube_queue.driver import checked_name, shown
+from hypercube_queue.driver import shown
 
 
 class Jobs(Namespace):
@@ -118,7 +119,7 @@ class Jobs(Namespace):
         Asking for it declares it: a worker without it dead-letters its jobs, while a kind
         that is missing from it is a failed attempt.
         """
-        name = checked_name("namespace", namespace, may_be_empty=False)
+        name = checked_declared_name("namespace", namespace)
         return self._namespaces.setdefault(name, Namespace(name, self._dispatcher))
 
     # What they run in

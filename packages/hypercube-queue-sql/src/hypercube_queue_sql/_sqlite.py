@@ -165,8 +165,8 @@ class SQLiteDialect:
         """Refuse to make a file where no tables would be made in it."""
         if not self._tables.create and self._is_absent():
             raise BackendError(
-                f"{self._place}: there is no such file; is its name right, and has anything been "
-                "pushed to it yet?",
+                f"{self._place}: there is no such file; is its name right? The first push makes it "
+                "where the queue is opened with create_tables=true, and so does create_tables()",
                 permanent=True,
             ) from FileNotFoundError(errno.ENOENT, "no such file", self._engine.url.database)
 

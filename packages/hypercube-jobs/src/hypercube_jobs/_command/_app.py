@@ -23,7 +23,7 @@ from hypercube_jobs._command._source import DEBUG_VARIABLE, AppNotLoaded
 from hypercube_jobs._command._stats import stats
 from hypercube_jobs._command._work import work
 from hypercube_jobs._errors import JobError
-from hypercube_jobs._failure import cleaned
+from hypercube_jobs._text import lines_of, one_line
 from hypercube_queue import InvalidArgument, QueueError
 
 #: Other distributions register `name = "module:function"` or a whole Typer application here.
@@ -119,9 +119,10 @@ def _pass_over(point: EntryPoint, reason: str) -> None:
 def _show_traceback(error: Exception) -> None:
     """Show the traceback to who asked for it, by the environment or by --log-level debug."""
     if os.environ.get(DEBUG_VARIABLE) or logging.getLogger().isEnabledFor(logging.DEBUG):
-        sys.stderr.write(cleaned("".join(traceback.format_exception(error))))
+        trace = "".join(traceback.format_exception(error)).removesuffix("\n")
+        sys.stderr.write("\n".join(lines_of(trace)) + "\n")
 
 
 def _say(what: object) -> None:
-    line = " ".join(cleaned(str(what)).split())
+    line = one_line(" ".join(str(what).split()))
     sys.stderr.write(f"hypercube: {line}\n")

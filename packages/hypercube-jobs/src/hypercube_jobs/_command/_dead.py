@@ -13,7 +13,6 @@ import typer
 from hypercube_jobs import _failed_jobs
 from hypercube_jobs._command._output import (
     counted,
-    printable,
     show_json,
     show_list,
     show_moment,
@@ -29,6 +28,7 @@ from hypercube_jobs._command._source import (
 )
 from hypercube_jobs._errors import NotSupported
 from hypercube_jobs._failed_jobs import FailedJob
+from hypercube_jobs._text import lines_of, one_line
 from hypercube_queue import DeadLetterStore, InvalidArgument, NotFound, Queue, capability
 
 IDsArgument = Annotated[
@@ -205,16 +205,24 @@ def _show_one(job: FailedJob, *, payload: bool) -> None:
     }
     for name, value in facts.items():
         if value:
-            typer.echo(f"{name + ':':15}{printable(value)}")
+            typer.echo(f"{name + ':':15}{one_line(value)}")
     failure = job.failure
     reason = job.reason if failure is None else f"{failure.type}: {failure.text}"
-    typer.echo(f"{'reason:':15}{printable(reason)}")
+    _show_text("reason:", reason)
     if payload:
         text, encoded = _text_or_base64(job.payload or b"")
         shown = f"(in base64) {encoded}" if text is None else text
-        typer.echo(f"{'payload:':15}{printable(shown)}")
+        _show_text("payload:", shown or "")
     if failure is not None and failure.traceback:
-        typer.echo(f"\n{printable(failure.traceback)}")
+        typer.echo("\n" + "\n".join(lines_of(failure.traceback)))
+
+
+def _show_text(name: str, text: str) -> None:
+    """A text of several lines, those after the first below it."""
+    first, *others = lines_of(text)
+    typer.echo(f"{name:15}{first}")
+    for line in others:
+        typer.echo(f"{'':15}{line}")
 
 
 def _text_or_base64(payload: bytes) -> tuple[str | None, str | None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from hypercube_jobs._command._output import printable, show_json
+from hypercube_jobs._command._output import show_json
 from hypercube_jobs._command._source import (
     AppArgument,
     AppOption,
@@ -14,6 +14,7 @@ from hypercube_jobs._command._source import (
     looked_at,
 )
 from hypercube_jobs._errors import NotSupported
+from hypercube_jobs._text import one_line
 from hypercube_queue import StatsProvider, capability
 
 
@@ -36,4 +37,4 @@ def queues(
         show_json(names)
         return
     for name in names:
-        typer.echo(printable(name))
+        typer.echo(one_line(name))
