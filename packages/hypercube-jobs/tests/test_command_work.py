@@ -184,8 +184,13 @@ def test_an_application_keeps_the_logging_that_it_set_up(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["shop"], "'shop' is not MODULE:ATTRIBUTE, such as shop.jobs:jobs"),
-        (["shop:"], "'shop:' is not MODULE:ATTRIBUTE"),
+        (["shop"], "'shop' is not MODULE:ATTRIBUTE, such as shop:jobs"),
+        (["shop:"], "'shop:' is not MODULE:ATTRIBUTE, such as shop:jobs"),
+        ([":jobs"], "':jobs' is not MODULE:ATTRIBUTE, such as shop.jobs:jobs"),
+        (
+            ["good_app.jobs:jobs"],
+            "there is no module 'good_app.jobs', as good_app has none of this",
+        ),
         (["nowhere_app:jobs"], "there is no module 'nowhere_app', neither in "),
         (["broken_app:jobs"], "importing broken_app failed: ZeroDivisionError: division by zero ("),
         (["lacking_app:jobs"], "importing lacking_app failed: ModuleNotFoundError: No module name"),
@@ -272,6 +277,25 @@ def test_the_place_of_an_error_at_import_is_the_application_s_own_line(
     assert f"({failing}:6); HYPERCUBE_DEBUG=1 shows the traceback" in result.stderr
 
 
+def test_a_library_that_is_worked_on_elsewhere_is_not_the_application(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As these distributions may be, installed as links to their sources."""
+    (tmp_path / "library").mkdir()
+    (tmp_path / "library" / "linked_library.py").write_text(
+        "def load():\n    raise OSError('no')\n"
+    )
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "user_app.py").write_text(
+        "import linked_library\n\nlinked_library.load()\n"
+    )
+    monkeypatch.chdir(tmp_path / "app")
+    monkeypatch.syspath_prepend(tmp_path / "library")
+    monkeypatch.syspath_prepend(tmp_path / "app")
+    result = CliRunner().invoke(app, ["work", "user_app:jobs"])
+    assert f"({tmp_path / 'app' / 'user_app.py'}:3)" in result.stderr
+
+
 def test_an_installed_application_is_told_by_its_own_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -311,6 +335,7 @@ def test_the_traceback_of_an_error_is_shown_on_request(failing: Path, by_level: 
     assert done.returncode == 2
     assert "Traceback (most recent call last):" in done.stderr
     assert "sqlalchemy.exc.ArgumentError: Could not parse" in done.stderr
+    assert "AppNotLoaded" not in done.stderr
     assert done.stderr.splitlines()[-1].startswith("hypercube: importing failing_app failed")
 
 

@@ -73,9 +73,8 @@ def test_a_scheme_with_a_client_falls_back_to_the_bare_one(
 
 _SQL = "pip install 'hypercube-queue-sql[postgresql]' has it"
 _AMQP = "pip install 'hypercube-queue-rabbitmq' has it"
-_ALL = (
-    "amqp, amqps, files, mariadb, memory, mysql, postgresql, redis, rediss, sqlite, sqs, valkey, "
-    "valkeys"
+_OTHERS = (
+    "amqp, amqps, mariadb, memory, mysql, postgresql, redis, rediss, sqlite, sqs, valkey, valkeys"
 )
 
 
@@ -95,8 +94,8 @@ _ALL = (
         ("rabbitmq://h", f"did you mean 'amqp://'? {_AMQP}"),
         ("pyamqp://h", f"did you mean 'amqp://'? {_AMQP}"),
         ("filse://h", "did you mean 'files://'?"),
-        ("mongodb://h", f"there are drivers for {_ALL}; installed are files"),
-        ("kafka://h", f"there are drivers for {_ALL}; installed are files"),
+        ("mongodb://h", f"installed are drivers for files; there are others for {_OTHERS}"),
+        ("kafka://h", f"installed are drivers for files; there are others for {_OTHERS}"),
     ],
 )
 def test_an_unknown_scheme_says_what_to_install(
@@ -116,7 +115,7 @@ def test_with_no_driver_at_all_none_is_listed(install: Callable[..., None]) -> N
     """An empty list would read like a slip."""
     install()
 
-    with pytest.raises(InvalidArgument, match="installed are none"):
+    with pytest.raises(InvalidArgument, match="installed are drivers for none; there are others"):
         open_queue("kafka://h")
 
 

@@ -164,11 +164,12 @@ class SQLiteDialect:
     def _check_file(self) -> None:
         """Refuse to make a file where no tables would be made in it."""
         if not self._tables.create and self._is_absent():
+            path = Path(self._engine.url.database or "").absolute()
             raise BackendError(
-                f"{self._place}: there is no such file; is its name right? The first push makes it "
-                "where the queue is opened with create_tables=true, and so does create_tables()",
+                f"there is no file {path}; is its name right, and the folder? A queue that is "
+                "opened with create_tables=true makes it at its first push",
                 permanent=True,
-            ) from FileNotFoundError(errno.ENOENT, "no such file", self._engine.url.database)
+            ) from FileNotFoundError(errno.ENOENT, "no such file", str(path))
 
     def _is_absent(self) -> bool:
         path = self._engine.url.database or ""

@@ -66,7 +66,7 @@ def test_looking_makes_nothing(queue: SQLQueue, file: Path, there: str) -> None:
 def test_looking_at_tables_that_nobody_asked_to_create_is_an_error(file: Path) -> None:
     """As with all other calls."""
     with open_queue(f"sqlite:///{file}?create_tables=false") as queue:
-        with pytest.raises(BackendError, match="there is no such file"):
+        with pytest.raises(BackendError, match="there is no file"):
             queue.stats("work")
         file.touch()
         with pytest.raises(BackendError, match="does not exist"):
@@ -89,7 +89,7 @@ def test_a_queue_that_is_told_to_creates_nothing(queue: SQLQueue, file: Path, th
     ):
         with pytest.raises((BackendError, BatchError)) as caught:
             call()
-        text = "there is no such file" if there == "no file" else "does not exist"
+        text = "there is no file" if there == "no file" else "does not exist"
         assert text in str(caught.value)
     assert file.exists() == (there == "no tables")
     queue.create_tables()

@@ -118,7 +118,7 @@ def _remedy(scheme: str, base: str) -> str:
     for near in [meant] if meant else get_close_matches(base, known, n=1, cutoff=0.75):
         missing = "" if near in installed else f" pip install '{_DISTRIBUTIONS[near]}' has it"
         return f"did you mean '{near}://'?{missing}"
-    return (
-        f"there are drivers for {', '.join(known)}; installed are "
-        f"{', '.join(sorted(installed)) or 'none'}"
+    others = sorted(set(known) - installed)
+    return f"installed are drivers for {', '.join(sorted(installed)) or 'none'}" + (
+        f"; there are others for {', '.join(others)}" if others else ""
     )

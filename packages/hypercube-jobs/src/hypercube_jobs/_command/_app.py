@@ -119,7 +119,9 @@ def _pass_over(point: EntryPoint, reason: str) -> None:
 def _show_traceback(error: Exception) -> None:
     """Show the traceback to who asked for it, by the environment or by --log-level debug."""
     if os.environ.get(DEBUG_VARIABLE) or logging.getLogger().isEnabledFor(logging.DEBUG):
-        trace = "".join(traceback.format_exception(error)).removesuffix("\n")
+        # How the command came to import an application is of no interest.
+        cause = error.__cause__ if isinstance(error, AppNotLoaded) else None
+        trace = "".join(traceback.format_exception(cause or error)).removesuffix("\n")
         sys.stderr.write("\n".join(lines_of(trace)) + "\n")
 
 

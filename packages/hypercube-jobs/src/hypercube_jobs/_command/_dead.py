@@ -34,7 +34,7 @@ from hypercube_queue import DeadLetterStore, InvalidArgument, NotFound, Queue, c
 IDsArgument = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[MODULE:ATTRIBUTE] [ID]...",
+        metavar="MODULE:ATTRIBUTE|ID",
         help="Failed jobs; before them a Jobs object, whose queue it is about, in place of a URL.",
         show_default=False,
     ),
@@ -131,7 +131,11 @@ def forget(
 
 
 def _check_choice(ids: list[str], all: bool) -> None:
-    if bool(ids) == all:
+    if ids and all:
+        raise InvalidArgument(
+            "ids and --all are two ways to say which failed jobs; give one of them"
+        )
+    if not ids and not all:
         raise InvalidArgument("which failed jobs? Give their ids, or --all")
 
 
@@ -164,7 +168,7 @@ def _show_outcome(verb: str, count: int, missing: list[str], json: bool) -> None
 
 
 def _not_found(ids: list[str]) -> NotFound:
-    return NotFound(f"no failed job has the id {', '.join(map(repr, ids))}")
+    return NotFound(f"no failed job has the id {' nor '.join(map(repr, ids))}")
 
 
 def _show_list(jobs: list[FailedJob]) -> None:

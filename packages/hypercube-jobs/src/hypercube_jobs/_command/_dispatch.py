@@ -21,9 +21,14 @@ def dispatch(
         str,
         typer.Argument(metavar="MODULE:ATTRIBUTE", help="A Jobs object, as in shop.jobs:jobs."),
     ],
-    kind: Annotated[str, typer.Argument(help="The kind of job, as it is declared there.")],
+    kind: Annotated[
+        str, typer.Argument(metavar="KIND", help="The kind of job, as it is declared there.")
+    ],
     payload: Annotated[
-        str, typer.Argument(help="A JSON object with the job's fields; - reads standard input.")
+        str,
+        typer.Argument(
+            metavar="JSON", help="A JSON object with the job's fields; - reads standard input."
+        ),
     ] = "{}",
     *,
     queue: Annotated[

@@ -47,7 +47,7 @@ AppOption = Annotated[
 AppArgument = Annotated[
     str | None,
     typer.Argument(
-        metavar="[MODULE:ATTRIBUTE]",
+        metavar="MODULE:ATTRIBUTE",
         help="A Jobs object, as in shop.jobs:jobs, whose queue it is about, in place of a URL.",
         show_default=False,
     ),
@@ -59,6 +59,7 @@ QueuesOption = Annotated[
 JSONOption = Annotated[bool, typer.Option("--json", help="Write JSON, for other programs.")]
 
 _REFERENCE = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*(?:\.[^\W\d]\w*)*")
+_MODULE = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 _NOTHING = timedelta(0)
 
 
@@ -157,7 +158,8 @@ def seconds(option: str, value: float, *, may_be_zero: bool = True) -> timedelta
         duration = None
     if duration is None or not _NOTHING <= duration <= MAX_DURATION:
         raise InvalidArgument(
-            f"{option} is {value:g}; it is a number of seconds, up to {MAX_DURATION.days:,} days"
+            f"{option} is {value:g}; it is a number of seconds from 0 to "
+            f"{MAX_DURATION.total_seconds():,.0f}"
         )
     if not duration and not may_be_zero:
         raise InvalidArgument(f"{option} is {value:g}; it is a number of seconds above zero")
@@ -205,7 +207,8 @@ def _parts(reference: str) -> tuple[str, str]:
         )
     module_name, _, attribute = reference.partition(":")
     if not module_name or not attribute:
-        raise AppNotLoaded(f"{reference!r} is not MODULE:ATTRIBUTE, such as shop.jobs:jobs")
+        example = f"{module_name}:jobs" if _MODULE.fullmatch(module_name) else "shop.jobs:jobs"
+        raise AppNotLoaded(f"{reference!r} is not MODULE:ATTRIBUTE, such as {example}")
     if "/" in module_name or os.sep in module_name or module_name.endswith(".py"):
         raise AppNotLoaded(f"{reference!r} names a file, not a module{_as_module(reference)}")
     return module_name, attribute
@@ -226,17 +229,27 @@ def _imported(module_name: str) -> object:
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
             raise _failed_import(module_name, error) from error
-        if str(Path.cwd()) not in sys.path and "" not in sys.path:
-            raise AppNotLoaded(
-                f"there is no module {error.name!r} installed, and Python's safe path (-P, "
-                "PYTHONSAFEPATH) keeps it from looking in the current folder"
-            ) from error
-        raise AppNotLoaded(
-            f"there is no module {error.name!r}, neither in {Path.cwd()} nor installed; start "
-            "hypercube in the folder that you would import it from"
-        ) from error
+        raise _missing_module(error.name) from error
     except Exception as error:
         raise _failed_import(module_name, error) from error
+
+
+def _missing_module(name: str) -> AppNotLoaded:
+    parent, _, attribute = name.rpartition(".")
+    if parent in sys.modules:
+        return AppNotLoaded(
+            f"there is no module {name!r}, as {parent} has none of this name; is it "
+            f"{parent}:{attribute}?"
+        )
+    if str(Path.cwd()) not in sys.path and "" not in sys.path:
+        return AppNotLoaded(
+            f"there is no module {name!r} installed, and Python's safe path (-P, PYTHONSAFEPATH) "
+            "keeps it from looking in the current folder"
+        )
+    return AppNotLoaded(
+        f"there is no module {name!r}, neither in {Path.cwd()} nor installed; start hypercube in "
+        "the folder that you would import it from"
+    )
 
 
 def _failed_import(module_name: str, error: Exception) -> AppNotLoaded:
@@ -251,14 +264,18 @@ def _place_of(error: Exception, module_name: str) -> str:
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}:{error.lineno}"
     package = module_name.partition(".")[0]
-    own = named = ""
+    here = Path.cwd()
+    nearby = named = other = ""
     for filename, line, name in _frames(error.__traceback__):
         place = f"{filename}:{line}"
         if not _is_installed(filename):
-            own = place
+            other = place
+            # Libraries may be installed as a link to where they are worked on.
+            if Path(filename).is_relative_to(here):
+                nearby = place
         if name.partition(".")[0] == package:
             named = place
-    return own or named or "at import"
+    return nearby or named or other or "at import"
 
 
 def _frames(trace: TracebackType | None) -> Iterator[tuple[str, int, str]]:
