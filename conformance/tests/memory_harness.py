@@ -37,7 +37,7 @@ class Store(MemoryStore):
 class MemoryHarness(Harness):
     """The memory driver with a clock that is moved."""
 
-    guarantees = Guarantees(durable=False, ordering="fifo")
+    guarantees = Guarantees(durable=False, shared=False, ordering="fifo")
     capabilities = frozenset(
         {VisibilityExtender, Redriver, StatsProvider, DeadLetterStore, Releaser}
     )

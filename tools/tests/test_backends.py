@@ -219,7 +219,7 @@ from hypercube_queue import Guarantees
 from hypercube_queue_conformance import Harness, QueueConformance, Unavailable
 
 class Memory(Harness):
-    guarantees = Guarantees(durable=False)
+    guarantees = Guarantees(durable=False, shared=False)
     capabilities = frozenset()
     open = restart = opener = url = borrow = Unavailable("no test of this suite runs")
     open_unreachable = open_misconfigured = insert_unreadable = open

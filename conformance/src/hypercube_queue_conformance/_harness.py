@@ -147,6 +147,12 @@ class Harness(ABC):
                 for hook in ("transaction", "foreign_transaction")
                 if cls.missing(hook)
             ]
+        guarantees = getattr(cls, "guarantees", None)
+        if isinstance(guarantees, Guarantees) and hasattr(cls, "opener"):
+            if guarantees.shared and cls.missing("opener"):
+                found.append("guarantees.shared is declared, so opener must be a method")
+            elif not guarantees.shared and not cls.missing("opener"):
+                found.append("guarantees.shared is denied, and yet there is an opener")
         if not 1 <= cls.pace <= _MOST_PACE:
             found.append(f"pace is {cls.pace}; it is at least 1 and at most {_MOST_PACE}")
         if cls.backlog < _LEAST_BACKLOG:

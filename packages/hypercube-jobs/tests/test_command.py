@@ -147,7 +147,7 @@ def test_failed_shows_one_job_with_its_traceback(jobs: Jobs) -> None:
     fail(jobs, 1)
     text = output_of("failed", "o1")
     assert "id:            o1\nkind:          pay\n" in text
-    assert "no money\N{REPLACEMENT CHARACTER}[31m\nand no credit" in text
+    assert "no money\N{REPLACEMENT CHARACTER}[31m\n               and no credit" in text
     assert "raise PermanentError(text)" in text
 
 
@@ -178,6 +178,24 @@ def test_failed_shows_messages_that_are_no_jobs(queue: Queue) -> None:
     queue.dead_letter(*queue.pop("default"))
     assert "foreign" in output_of("failed")
     assert "no reason was recorded" in output_of("failed", "foreign")
+
+
+def test_a_kind_of_somebody_else_forges_no_row(queue: Queue, url: str) -> None:
+    """Neither by ends of lines that are none nor by what turns the direction of a text."""
+    kinds = ["a\u2028o9  pay  default", "b\u202eyap", "c\u200bpay", "d\u2029"]
+    for number, kind in enumerate(kinds):
+        queue.push(Message("default", id=f"o{number}\u2028", job_name=kind))
+    queue.dead_letter(*queue.pop("default", len(kinds)))
+
+    lines = output_of("failed").split("\n")
+    assert len(lines) == len(kinds) + 2
+    assert all(line.isprintable() for line in lines)
+    assert sorted(line.split()[0] for line in lines[1:-1]) == [
+        f"o{number}\\u2028" for number in range(len(kinds))
+    ]
+    one = output_of("failed", "o0\u2028")
+    assert "kind:          a\\u2028o9  pay  default\n" in one
+    assert all(line.isprintable() for line in one.split("\n"))
 
 
 def test_nothing_failed_is_said(queue: Queue) -> None:
@@ -252,10 +270,17 @@ def test_failed_of_an_unknown_id_is_an_error(queue: Queue) -> None:
     assert error_of(1, "failed", "o9") == "no failed job has the id 'o9'"
 
 
-@pytest.mark.parametrize("arguments", [("retry",), ("forget",), ("retry", "o1", "--all")])
-def test_ids_or_all_must_be_chosen(queue: Queue, arguments: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("retry",), "which failed jobs? Give their ids, or --all"),
+        (("forget",), "which failed jobs? Give their ids, or --all"),
+        (("retry", "o1", "--all"), "ids and --all are two ways to say which failed jobs; give one"),
+    ],
+)
+def test_ids_or_all_must_be_chosen(queue: Queue, arguments: tuple[str, ...], text: str) -> None:
     """No ids by mistake does not mean all of them."""
-    assert error_of(2, *arguments) == "which failed jobs? Give their ids, or --all"
+    assert text in error_of(2, *arguments)
 
 
 # stats
@@ -334,7 +359,7 @@ def test_a_terminal_shows_watched_stats_in_place(
 
 def test_an_interval_is_above_zero(queue: Queue) -> None:
     """Nobody wants to ask a server as often as can be."""
-    assert "--interval is 0.0; it is a number" in error_of(2, "stats", "--watch", "--interval", 0)
+    assert "--interval is 0; it is a number" in error_of(2, "stats", "--watch", "--interval", 0)
 
 
 # queues and guarantees
@@ -343,7 +368,7 @@ def test_an_interval_is_above_zero(queue: Queue) -> None:
 def test_queues_are_listed(queue: Queue) -> None:
     """One name on a line, for scripts."""
     queue.push(Message("b"), Message("a\u202e"))
-    assert output_of("queues") == "a\u202e\nb\n"
+    assert output_of("queues") == "a\\u202e\nb\n"
     assert json.loads(output_of("queues", "--json")) == ["a\u202e", "b"]
 
 
@@ -371,7 +396,7 @@ def test_guarantees_are_shown_without_a_backend() -> None:
 def test_tables_are_created_on_demand(tmp_path: Path) -> None:
     """Once, and again without harm."""
     url = f"sqlite:///{tmp_path}/jobs.db?create_tables=false"
-    assert "does not exist" in error_of(1, "stats", "--url", url)
+    assert "there is no file" in error_of(1, "stats", "--url", url)
     for _ in range(2):
         assert output_of("schema", "create", "--url", url) == "the tables are there\n"
     assert output_of("stats", "--url", url) == "no queue holds a job\n"
@@ -397,21 +422,86 @@ def test_without_tables_there_is_no_schema(url: str, command: str) -> None:
     assert "this queue's driver has no tables to create" in error_of(1, "schema", command)
 
 
-def test_looking_at_a_mistyped_file_makes_none(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("stats",),
+        ("stats", "--queue", "billing"),
+        ("queues",),
+        ("failed",),
+        ("failed", "x"),
+        ("retry", "x"),
+        ("retry", "--all"),
+        ("retry", "--all", "--queue", "billing"),
+        ("forget", "x"),
+        ("forget", "--all", "--queue", "billing"),
+    ],
+)
+@pytest.mark.parametrize("option", ["", "?create_tables=true"])
+def test_looking_at_a_mistyped_file_makes_none(
+    tmp_path: Path, arguments: tuple[str, ...], option: str
+) -> None:
     """Not by any command that only looks, nor by one that finds nothing to change."""
-    url = f"sqlite:///{tmp_path}/typo.db"
-    assert output_of("stats", "--url", url) == "no queue holds a job\n"
-    assert output_of("queues", "--url", url) == ""
-    assert output_of("failed", "--url", url) == "no job has failed\n"
-    error_of(1, "retry", "x", "--url", url)
+    url = f"sqlite:///{tmp_path}/typo.db{option}"
+    assert f"there is no file {tmp_path}/typo.db; is its name right" in error_of(
+        1, *arguments, "--url", url
+    )
     assert list(tmp_path.iterdir()) == []
+
+
+def test_looking_at_a_file_of_something_else_makes_no_tables(tmp_path: Path) -> None:
+    """A name that leads to another database is mistyped, too."""
+    file = tmp_path / "app.db"
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("CREATE TABLE users (id)")
+    for command in ("stats", "queues", "failed"):
+        text = error_of(1, command, "--url", f"sqlite:///{file}")
+        assert "table hypercube_messages or hypercube_messages_layout does not exist" in text
+    with closing(sqlite3.connect(file)) as connection:
+        assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [("users",)]
+
+
+@pytest.mark.parametrize("kind", ["memory", "inline"])
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("work",), "no other process can dispatch the jobs that are waited for here"),
+        (("dispatch", "pay", "{}"), "no other process can work on what is dispatched here"),
+    ],
+)
+def test_a_queue_in_memory_is_refused_where_nobody_would_see_its_jobs(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    arguments: tuple[str, ...],
+    text: str,
+) -> None:
+    """It is no queue between processes, and the first thing that many try."""
+    name = f"shop_{uuid.uuid4().hex}"
+    (tmp_path / f"{name}.py").write_text(
+        "from hypercube_jobs import Jobs\njobs = Jobs.from_env()\n"
+    )
+    monkeypatch.setenv("HYPERCUBE_URL", f"{kind}://")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    command, *rest = arguments
+    assert text in error_of(2, command, f"{name}:jobs", *rest)
 
 
 # dispatch
 
 
 @pytest.fixture
-def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> str:
+def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Queue]:
+    """A queue that processes share, in the environment."""
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    monkeypatch.setenv("HYPERCUBE_URL", url)
+    with open_queue(url) as opened:
+        yield opened
+
+
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared: Queue) -> str:
     """An application, by its reference."""
     name = f"shop_{uuid.uuid4().hex}"
     (tmp_path / f"{name}.py").write_text(
@@ -427,18 +517,18 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> str:
     return f"{name}:jobs"
 
 
-def test_a_job_is_dispatched(shop: str, queue: Queue) -> None:
+def test_a_job_is_dispatched(shop: str, shared: Queue) -> None:
     """It goes where its kind says, and its id is written."""
     id = output_of("dispatch", shop, "pay", '{"order": 7}').strip()
-    [message] = queue.pop("billing")
+    [message] = shared.pop("billing")
     assert (message.id, message.job_name, message.payload) == (id, "pay", b'{"order":7}')
 
 
-def test_a_dispatch_takes_the_options_of_a_dispatch(shop: str, queue: Queue) -> None:
+def test_a_dispatch_takes_the_options_of_a_dispatch(shop: str, shared: Queue) -> None:
     """All that can be said on a command line."""
     options = ("-q", "slow", "--retries", 9, "--timeout", 2.5, "--delay", 3600, "--id", "mine")
     assert output_of("dispatch", shop, "pay", '{"order": 7}', *options) == "mine\n"
-    assert queue.stats("slow").delayed == 1
+    assert shared.stats("slow").delayed == 1
     options = ("-q", "slow", "--retries", 9, "--timeout", 2.5, "--id", "now", "--json")
     assert json.loads(output_of("dispatch", shop, "pay", '{"order": 7}', *options)) == {
         "id": "now",
@@ -446,11 +536,11 @@ def test_a_dispatch_takes_the_options_of_a_dispatch(shop: str, queue: Queue) -> 
         "kind": "pay",
         "created": True,
     }
-    record = json.loads(queue.pop("slow")[0].extra)
+    record = json.loads(shared.pop("slow")[0].extra)
     assert (record["retries"], record["timeout"]) == (9, 2_500_000)
 
 
-def test_an_id_that_is_taken_is_no_failure(shop: str, queue: Queue) -> None:
+def test_an_id_that_is_taken_is_no_failure(shop: str, shared: Queue) -> None:
     """Scripts may repeat themselves; it is said on standard error."""
     for created in (True, False):
         result = hypercube("dispatch", shop, "pay", '{"order": 7}', "--id", "once")
@@ -458,11 +548,11 @@ def test_an_id_that_is_taken_is_no_failure(shop: str, queue: Queue) -> None:
         assert ("stays as it is" in result.stderr) is not created
 
 
-def test_a_payload_may_come_from_standard_input(shop: str, queue: Queue) -> None:
+def test_a_payload_may_come_from_standard_input(shop: str, shared: Queue) -> None:
     """So that no secret is among the arguments of a process."""
     result = CliRunner().invoke(app, ["dispatch", shop, "pay", "-"], input='{"order": 8}')
     assert result.exit_code == 0
-    assert queue.pop("billing")[0].payload == b'{"order":8}'
+    assert shared.pop("billing")[0].payload == b'{"order":8}'
 
 
 @pytest.mark.parametrize(
@@ -470,18 +560,22 @@ def test_a_payload_may_come_from_standard_input(shop: str, queue: Queue) -> None
     [
         (2, ("pay", "{order: 7}"), "the payload is no JSON: Expecting property name"),
         (2, ("pay", "[7]"), "the payload is no JSON object with the fields of the job"),
-        (2, ("pay", '{"order": 7}', "--retries", -1), "retries is -1"),
+        (2, ("pay", '{"order": 7}', "--retries", -1), "--retries is -1; it is from 0"),
         (2, ("pay", '{"order": 7}', "--delay", "nan"), "--delay is nan; it is a number of seconds"),
+        (2, ("pay", '{"order": 7}', "--delay", -1), "--delay is -1; it is a number of seconds"),
+        (2, ("pay", '{"order": 7}', "--timeout", 0), "--timeout is 0; it is a number of seconds a"),
+        (2, ("pay", '{"order": 7}', "--id", ""), "--id is empty"),
+        (2, ("pay", '{"order": 7}', "--queue", "a\nb"), "--queue 'a\\nb' has the character U+000A"),
         (1, ("pay", '{"order": "seven"}'), "order: Input should be a valid integer"),
         (1, ("pya", "{}"), "no kind 'pya' is declared; declared are: pay"),
     ],
 )
 def test_what_cannot_be_dispatched_is_told(
-    shop: str, queue: Queue, code: int, arguments: tuple[str, ...], text: str
+    shop: str, shared: Queue, code: int, arguments: tuple[str, ...], text: str
 ) -> None:
     """In one line, and nothing is stored."""
     assert text in error_of(code, "dispatch", shop, *arguments)
-    assert queue.queues() == []
+    assert shared.queues() == []
 
 
 # Which queue
@@ -515,15 +609,63 @@ def test_the_queue_of_an_application_will_do(
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
+        (("stats", "{app}"), "billing"),
+        (("queues", "{app}"), "billing"),
+        (("failed", "{app}"), "no order"),
+        (("failed", "{app}", "o2", "o4"), "o4"),
+        (("guarantees", "{app}"), "durable"),
+        (("schema", "sql", "{app}"), "CREATE TABLE"),
+        (("schema", "create", "{app}"), "the tables are there"),
+        (("retry", "{app}", "o2"), "retried 1 job"),
+        (("retry", "{app}", "--all"), "retried 2 jobs"),
+        (("forget", "{app}", "o4", "o2"), "forgot 2 jobs"),
+        (("forget", "--app", "{app}", "o4"), "forgot 1 job"),
+    ],
+)
+def test_every_command_takes_an_application_as_its_argument(
+    shop: str,
+    shared: Queue,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...],
+    text: str,
+) -> None:
+    """As `work` does; what follows are ids."""
+    jobs = Jobs(shared)
+
+    @jobs.handler("pay", retries=0)
+    def pay(job: Pay) -> None:
+        raise PermanentError("no order")
+
+    fail(jobs, 2, 4, queue="billing")
+    output = output_of(*(each.format(app=shop) for each in arguments))
+    assert text in output
+    assert ("o2" in output) == (arguments[0] == "failed")
+
+
+def test_an_id_may_look_like_an_application(queue: Queue, jobs: Jobs, url: str) -> None:
+    """With --url it is one, and so it is where no such module is found."""
+    for order in ("invoice:a", "invoice:b"):
+        jobs.dispatch(Pay(2), id=order)
+    Worker(jobs, stop_when_empty=True).run()
+    assert output_of("retry", "invoice:a") == "retried 1 job\n"
+    result = hypercube("retry", "--url", url, "json:loads", "invoice:b")
+    assert (result.exit_code, result.stdout) == (1, "retried 1 job\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
         ((), "which queue? Give --url, such as sqlite:///jobs.db, set HYPERCUBE_URL, or give"),
         (("--url", "jobs.db"), "a queue URL starts with a scheme"),
         (("--url", "nosuch://host"), "no installed driver offers the scheme 'nosuch'"),
         (("--url", "memory://?x=1"), "the memory URL has the unknown option 'x'"),
         (
             ("--url", "memory://", "--app", "a:b"),
-            "--url and --app each name a queue; give one of them",
+            "--url and an application each name a queue; give one of them",
         ),
         (("--url", "memory://", "--queue", "a\nb"), "queue_name"),
+        (("a:b", "--app", "a:b"), "the argument and --app each name an application"),
+        (("sqlite://user:hunter2@host/",), "a URL is no application: that is MODULE:ATTRIBUTE"),
     ],
 )
 def test_a_queue_that_cannot_be_had_is_a_usage_error(

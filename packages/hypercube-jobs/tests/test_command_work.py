@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from hypercube_jobs._command import app
+from hypercube_jobs._command import _source, app
 
 HYPERCUBE = Path(sys.executable).with_name("hypercube")
 PATIENCE_S = 120.0
@@ -31,7 +31,7 @@ APP = """
     class Note:
         text: str
 
-    jobs = Jobs(open_queue("memory://"))
+    jobs = Jobs(open_queue(f"sqlite:///{Path(__file__).with_name('jobs.db')}"))
     log = Path(__file__).with_name("log")
 
     def write(line):
@@ -184,8 +184,13 @@ def test_an_application_keeps_the_logging_that_it_set_up(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["shop"], "'shop' is not MODULE:ATTRIBUTE, such as shop.jobs:jobs"),
-        (["shop:"], "'shop:' is not MODULE:ATTRIBUTE"),
+        (["shop"], "'shop' is not MODULE:ATTRIBUTE, such as shop:jobs"),
+        (["shop:"], "'shop:' is not MODULE:ATTRIBUTE, such as shop:jobs"),
+        ([":jobs"], "':jobs' is not MODULE:ATTRIBUTE, such as shop.jobs:jobs"),
+        (
+            ["good_app.jobs:jobs"],
+            "there is no module 'good_app.jobs', as good_app has none of this",
+        ),
         (["nowhere_app:jobs"], "there is no module 'nowhere_app', neither in "),
         (["broken_app:jobs"], "importing broken_app failed: ZeroDivisionError: division by zero ("),
         (["lacking_app:jobs"], "importing lacking_app failed: ModuleNotFoundError: No module name"),
@@ -194,12 +199,26 @@ def test_an_application_keeps_the_logging_that_it_set_up(folder: Path) -> None:
         (["good_app:job"], "good_app has no 'job'; is it 'jobs'?"),
         (["good_app:Jobs"], "good_app:Jobs is no Jobs object, but of type type"),
         (["good_app:jobs"], "good_app:jobs has no handler; let its module import those that do"),
-        (["good_app:jobs", "--concurrency", "0"], "concurrency is 0"),
+        (
+            ["./good_app.py:jobs"],
+            "'./good_app.py:jobs' names a file, not a module; write good_app:",
+        ),
+        (
+            ["good_app.py:jobs"],
+            "'good_app.py:jobs' names a file, not a module; write good_app:jobs",
+        ),
+        (["shop/good_app:jobs"], "names a file, not a module; write shop.good_app:jobs"),
+        (["../good_app.py:jobs"], "write good_app:jobs, and start hypercube in its folder"),
+        (["redis://:hunter2@host"], "a URL is no application: that is MODULE:ATTRIBUTE"),
+        (["good_app:jobs", "--concurrency", "0"], "--concurrency is 0; it is from 1 to 10,000"),
         (["good_app:jobs", "--sleep", "nan"], "--sleep is nan; it is a number of seconds"),
-        (["good_app:jobs", "--sleep", "-1"], "sleep"),
-        (["good_app:jobs", "--max-jobs", "0"], "max_jobs is 0"),
+        (["good_app:jobs", "--sleep", "-1"], "--sleep is -1; it is a number of seconds"),
+        (["good_app:jobs", "--sleep", "0"], "--sleep is 0; it is a number of seconds above zero"),
+        (["good_app:jobs", "--max-jobs", "0"], "--max-jobs is 0; it is from 1"),
+        (["nowhere_app:jobs", "--max-jobs", "-3", "--processes", "2"], "--max-jobs is -3"),
+        (["nowhere_app:jobs", "--stop-timeout", "-1", "-p", "2"], "--stop-timeout is -1"),
         (["good_app:jobs", "--stop-timeout", "1e300"], "--stop-timeout is 1e+300"),
-        (["good_app:jobs", "--queue", ""], "queue"),
+        (["good_app:jobs", "--queue", ""], "--queue is empty"),
     ],
 )
 def test_what_cannot_be_worked_on_is_a_usage_error(
@@ -207,7 +226,7 @@ def test_what_cannot_be_worked_on_is_a_usage_error(
 ) -> None:
     """Exit code 2, and one line that says what is wrong and where."""
     good = "from hypercube_jobs import Jobs\nfrom hypercube_queue import open_queue\n"
-    (tmp_path / "good_app.py").write_text(f"{good}jobs = Jobs(open_queue('memory://'))\n")
+    (tmp_path / "good_app.py").write_text(f"{good}jobs = Jobs(open_queue('sqlite:///x.db'))\n")
     (tmp_path / "broken_app.py").write_text("x = 1\n1 / 0\n")
     (tmp_path / "lacking_app.py").write_text("import nowhere_either\n")
     (tmp_path / "wrong_app.py").write_text("def (\n")
@@ -221,12 +240,126 @@ def test_what_cannot_be_worked_on_is_a_usage_error(
     assert result.stderr.count("\n") == 1
 
 
-def test_the_place_of_an_error_at_import_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The line to look at, not how the command came to it."""
-    (tmp_path / "failing_app.py").write_text("x = 1\n1 / 0\n")
+FAILING = """
+import json
+import sqlalchemy
+
+def make_queue():
+    return sqlalchemy.create_engine("no url")
+
+jobs = make_queue()
+"""
+
+
+@pytest.fixture
+def failing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A module that fails at import, deep within a library."""
+    (tmp_path / "failing_app.py").write_text(FAILING)
+    (tmp_path / "caller_app.py").write_text("import failing_app\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    result = CliRunner().invoke(app, ["work", "--processes=0", "failing_app:jobs"])
-    assert f"({tmp_path / 'failing_app.py'}:2)" in result.stderr
+    monkeypatch.delitem(sys.modules, "failing_app", raising=False)
+    monkeypatch.delitem(sys.modules, "caller_app", raising=False)
+    return tmp_path / "failing_app.py"
+
+
+@pytest.mark.parametrize("module", ["failing_app", "caller_app"])
+@pytest.mark.parametrize("command", [("work", "--processes=0"), ("stats", "--app"), ("schedule",)])
+def test_the_place_of_an_error_at_import_is_the_application_s_own_line(
+    failing: Path, command: tuple[str, ...], module: str
+) -> None:
+    """Not a line of the library that it called, nor how the command came to it."""
+    result = CliRunner().invoke(app, [*command, f"{module}:jobs"])
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+    assert result.stderr.startswith(
+        f"hypercube: importing {module} failed: ArgumentError: Could not parse SQLAlchemy URL"
+    )
+    assert f"({failing}:6); HYPERCUBE_DEBUG=1 shows the traceback" in result.stderr
+
+
+def test_a_library_that_is_worked_on_elsewhere_is_not_the_application(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As these distributions may be, installed as links to their sources."""
+    (tmp_path / "library").mkdir()
+    (tmp_path / "library" / "linked_library.py").write_text(
+        "def load():\n    raise OSError('no')\n"
+    )
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "user_app.py").write_text(
+        "import linked_library\n\nlinked_library.load()\n"
+    )
+    monkeypatch.chdir(tmp_path / "app")
+    monkeypatch.syspath_prepend(tmp_path / "library")
+    monkeypatch.syspath_prepend(tmp_path / "app")
+    result = CliRunner().invoke(app, ["work", "user_app:jobs"])
+    assert f"({tmp_path / 'app' / 'user_app.py'}:3)" in result.stderr
+
+
+def test_an_installed_application_is_told_by_its_own_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It lies among the libraries, so it is known by its name."""
+    package = tmp_path / "site-packages" / "installed_app"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("import json\n\njson.loads('{')\n")
+    monkeypatch.syspath_prepend(package.parent)
+    monkeypatch.setattr(_source, "_is_installed", lambda filename: True)
+    result = CliRunner().invoke(app, ["work", "--processes=0", "installed_app:jobs"])
+    assert f"({package / '__init__.py'}:3)" in result.stderr
+
+
+def test_a_syntax_error_is_told_by_its_own_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing of the module has run, so no frame has it."""
+    (tmp_path / "wrong_app.py").write_text("x = 1\ndef (\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    result = CliRunner().invoke(app, ["work", "--processes=0", "wrong_app:jobs"])
+    assert f"({tmp_path / 'wrong_app.py'}:2)" in result.stderr
+
+
+@pytest.mark.parametrize("by_level", [True, False])
+def test_the_traceback_of_an_error_is_shown_on_request(failing: Path, by_level: bool) -> None:
+    """By the environment, for every command, or by the level of the log."""
+    done = subprocess.run(
+        [HYPERCUBE, "work", "failing_app:jobs", *["--log-level=debug"] * by_level],
+        cwd=failing.parent,
+        env=os.environ | ({} if by_level else {"HYPERCUBE_DEBUG": "1"}),
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+    assert done.returncode == 2
+    assert "Traceback (most recent call last):" in done.stderr
+    assert "sqlalchemy.exc.ArgumentError: Could not parse" in done.stderr
+    assert "AppNotLoaded" not in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("hypercube: importing failing_app failed")
+
+
+def test_queues_that_no_kind_goes_to_are_told(folder: Path) -> None:
+    """The usual first mistake: jobs wait in their queue, and the worker in another one."""
+    (folder / "mail_app.py").write_text(
+        "from dataclasses import dataclass\n"
+        "from hypercube_jobs import Jobs\n"
+        "from hypercube_queue import open_queue\n"
+        "@dataclass\n"
+        "class Letter: to: str\n"
+        "@dataclass\n"
+        "class Bill: to: str\n"
+        "jobs = Jobs(open_queue('sqlite:///mail.db'))\n"
+        "@jobs.handler('letter', queue='mail')\n"
+        "def letter(job: Letter): pass\n"
+        "@jobs.handler('bill', queue='billing')\n"
+        "def bill(job: Bill): pass\n"
+    )
+    code, errors = ended(start(folder, "mail_app:jobs", "--stop-when-empty"))
+    assert code == 0
+    assert (
+        "WARNING serving only default, where no kind of mail_app:jobs goes by itself; to serve the "
+        "queues of its kinds add --queue mail --queue billing"
+    ) in errors
+    code, errors = ended(start(folder, "mail_app:jobs", "--stop-when-empty", "--queue", "billing"))
+    assert (code, "WARNING" in errors) == (0, False)

@@ -76,7 +76,41 @@ def test_the_hour_that_comes_twice_in_autumn_counts_once_for_a_fixed_hour() -> N
     ]
 
 
-EXPRESSIONS = ["30 2 * * *", "*/7 * * * *", "0 * * * *", "15 2,3 * * *", "0 1-4 * * *", "5 0 1 * *"]
+@pytest.mark.parametrize(
+    ("expression", "spring", "autumn"),
+    [
+        ("0 */2 * * *", ["00:00+0100", "03:00+0200", "04:00+0200"], ["00:00+0200", "02:00+0200"]),
+        ("0 0-23/2 * * *", ["00:00+0100", "03:00+0200", "04:00+0200"], ["00:00+0200"]),
+        ("*/20 2 * * *", ["03:00+0200", "02:00+0200"], ["02:00+0200", "02:20+0200", "02:40+0200"]),
+        ("15 * * * *", ["00:15+0100", "01:15+0100", "03:15+0200"], ["00:15+0200", "01:15+0200"]),
+        ("15 0-23 * * *", ["00:15+0100", "01:15+0100", "03:15+0200"], ["00:15+0200"]),
+        ("*/30 1-3 * * *", ["01:00+0100", "01:30+0100", "03:00+0200", "03:30+0200"], []),
+    ],
+)
+def test_some_hours_go_by_the_clocks_and_every_hour_by_the_time_that_passes(
+    expression: str, spring: list[str], autumn: list[str]
+) -> None:
+    """However they are written: a star with a step names some hours as well."""
+    assert local(Cron(expression, BERLIN), SPRING, len(spring)) == spring
+    assert local(Cron(expression, BERLIN), AUTUMN, len(autumn)) == autumn
+
+
+def test_some_hours_are_due_once_where_clocks_repeat_them() -> None:
+    """And every hour is due in each of the two."""
+    assert local(Cron("0 */2 * * *", BERLIN), AUTUMN, 3)[1:] == ["02:00+0200", "04:00+0100"]
+    assert local(Cron("15 0-23 * * *", BERLIN), AUTUMN, 4)[2:] == ["02:15+0200", "02:15+0100"]
+
+
+EXPRESSIONS = [
+    "0 */2 * * *",
+    "*/9 2 * * *",
+    "30 2 * * *",
+    "*/7 * * * *",
+    "0 * * * *",
+    "15 2,3 * * *",
+    "0 1-4 * * *",
+    "5 0 1 * *",
+]
 #: Days on whose nights clocks change somewhere.
 CHANGES = [(3, 8), (3, 29), (4, 5), (10, 4), (10, 25), (11, 1)]
 
@@ -111,6 +145,9 @@ def test_every_scheduler_comes_to_the_same_times(
         ("61 * * * *", "UTC", "cannot be read: Bad minute"),
         ("0 0 30 2 *", "UTC", "cannot be read: Bad day-of-month"),
         ("@never", "UTC", "has not five fields"),
+        ("9" * 900 + " * * * *", "UTC", "cannot be read: Bad minute"),
+        ("1" * 5_000 + " * * * *", "UTC", "has 5,008 characters; it has at most 1,000"),
+        ("* " * 1_000_000, "UTC", "has 2,000,000 characters; it has at most 1,000"),
         (7, "UTC", "a cron expression is a str such as '30 3 * * *', not int"),
         ("* * * * *", "Europe/Nowhere", "there is no time zone 'Europe/Nowhere' here"),
         ("* * * * *", "../etc/passwd", "there is no time zone"),

@@ -160,7 +160,7 @@ def test_a_restart_loses_nothing(backend: Backend) -> None:
     assert ran == minutes(6)
 
 
-def test_what_comes_while_no_scheduler_runs_is_missed(
+def test_what_comes_while_a_scheduler_stands_still_is_missed(
     backend: Backend, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is not made up for: a report of last night helps nobody at noon."""
@@ -175,6 +175,22 @@ def test_what_comes_while_no_scheduler_runs_is_missed(
     )
 
 
+def test_what_comes_between_two_schedulers_is_missed_and_a_start_says_so(
+    backend: Backend, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody knows what the first one did, so the second one says where it begins."""
+    caplog.set_level(logging.INFO)
+    ran = pass_time(backend, timedelta(minutes=2), scheduler(backend))
+    ran += pass_time(backend, timedelta(minutes=5))
+    caplog.clear()
+    ran += pass_time(backend, timedelta(minutes=2), scheduler(backend))
+    assert ran == minutes(2) + minutes(2, first=8)
+    assert caplog.messages[0] == (
+        "dispatching what is due after 2026-11-30 12:07:31+00:00; what was due before is left to "
+        "the schedulers that ran then, and missed if none did"
+    )
+
+
 def test_an_outage_is_waited_out(backend: Backend, caplog: pytest.LogCaptureFixture) -> None:
     """Half a minute of it costs nothing; it is logged once."""
     caplog.set_level(logging.INFO)
@@ -185,8 +201,15 @@ def test_an_outage_is_waited_out(backend: Backend, caplog: pytest.LogCaptureFixt
     backend.broken = False
     ran += pass_time(backend, timedelta(minutes=2), one)
     assert ran == minutes(3)
-    levels = [record.levelname for record in caplog.records if "can" in record.getMessage()]
-    assert levels == ["WARNING", "INFO"]
+    outage = [
+        (record.levelname, record.getMessage())
+        for record in caplog.records
+        if record.getMessage().startswith("dispatching periodic jobs")
+    ]
+    assert outage == [
+        ("WARNING", "dispatching periodic jobs failed: it is away; retrying in 5 s"),
+        ("INFO", "dispatching periodic jobs works again, after 0 s"),
+    ]
 
 
 def test_what_comes_in_a_long_outage_is_missed_and_said(

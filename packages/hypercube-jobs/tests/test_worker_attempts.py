@@ -150,9 +150,7 @@ def test_without_release_a_crashed_job_still_gets_its_turn(box: Any) -> None:
     assert box.counts() == (0, 0, 0, 0)
 
 
-def test_a_long_lone_run_keeps_no_processor_busy(
-    box: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_long_lone_run_keeps_no_processor_busy(box: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """It outlasts the time for which its like are expected; the worker sleeps until it ends."""
 
     class NoRelease(MemoryQueue):

@@ -98,13 +98,95 @@ def test_the_commands_of_plugins_are_commands_of_hypercube(installed, shell, tmp
     assert "Commands of mail." in shell("hypercube", "shop", "--help")
 
 
-def test_a_worker_of_the_command_line_boots_the_application(shell, tmp_path: Path) -> None:
-    """In its own process; what it opens is closed at the end."""
+@pytest.mark.parametrize("options", [(), ("--processes", "1")])
+def test_a_worker_of_the_command_line_boots_the_application(
+    shell, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    """In each of its processes; what it opens is closed at the end."""
     shell("python", "shop.py", "orders", "place", "9")
 
-    shell("hypercube", "work", "shop_worker:jobs", "--stop-when-empty")
+    shell("hypercube", "work", "shop:jobs", "--stop-when-empty", *options)
 
     assert (tmp_path / "mail.txt").read_text() == "To ada@example.com: your order 9\n"
+
+
+HOSTED = """
+from dataclasses import dataclass
+from hypercube_jobs import Jobs
+from hypercube_plugins import Application, AsyncApplication, Plugin
+from hypercube_queue import open_queue
+
+@dataclass
+class Note:
+    text: str
+
+class Part(Plugin):
+    name = "part"
+    version = "1"
+
+    def register(self, registration):
+        registration.own(Jobs).handler("note")(note)
+
+    def boot(self, services):
+        if FAILS:
+            raise OSError("no mail server")
+        print("up", flush=True)
+
+    def shutdown(self, services):
+        print("down", flush=True)
+
+def note(job: Note):
+    print("ran", flush=True)
+
+FAILS = False
+jobs = Jobs(open_queue("sqlite:///jobs.db"))
+application = Application(Part())
+application.provide(Jobs).value(jobs)
+"""
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Callable[[str], tuple[int, str, str]]:
+    """Runs `hypercube work` on an application with this source: exit code, output and errors."""
+
+    def run(source: str) -> tuple[int, str, str]:
+        (tmp_path / "part_app.py").write_text(source)
+        done = subprocess.run(
+            [BIN / "hypercube", "work", "part_app:jobs", "--stop-when-empty"],
+            cwd=tmp_path,
+            check=False,
+            capture_output=True,
+            encoding="utf-8",
+            timeout=120,
+        )
+        return done.returncode, done.stdout, done.stderr
+
+    return run
+
+
+def test_an_application_that_is_not_set_up_yet_is_booted_as_well(work) -> None:
+    """Its plugins declare their jobs then, and are up before the first one runs."""
+    setup = "application.setup()\njobs.under('part').dispatch(Note('x'))\n"
+    assert work(HOSTED)[:2] == (0, "up\ndown\n")
+    assert work(HOSTED + setup)[:2] == (0, "up\nran\ndown\n")
+
+
+def test_an_application_that_does_not_start_ends_the_command(work) -> None:
+    """Before a job is taken, with the reason in one line."""
+    code, output, errors = work(HOSTED.replace("FAILS = False", "FAILS = True"))
+    assert (code, output, errors.count("\n")) == (2, "", 1)
+    assert errors.startswith(
+        "hypercube: starting the Application of part_app:jobs failed: PluginFailed: "
+    )
+    assert "no mail server" in errors
+
+
+def test_an_asynchronous_application_is_not_booted_and_that_is_said(work) -> None:
+    """There is no event loop that its plugins and handlers share."""
+    source = HOSTED.replace("= Application(", "= AsyncApplication(") + "application.setup()\n"
+    code, output, errors = work(source)
+    assert (code, output) == (0, "")
+    assert "WARNING the AsyncApplication of part_app:jobs is not started" in errors
 
 
 def test_the_plugins_are_shown(shell) -> None:

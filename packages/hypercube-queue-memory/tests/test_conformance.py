@@ -20,7 +20,7 @@ from hypercube_queue_memory import MemoryQueue, MemoryStore
 
 
 class _MemoryHarness(Harness):
-    guarantees = Guarantees(durable=False, ordering="fifo")
+    guarantees = Guarantees(durable=False, shared=False, ordering="fifo")
     capabilities = frozenset(
         {VisibilityExtender, Redriver, StatsProvider, DeadLetterStore, Releaser}
     )

@@ -18,6 +18,7 @@ def test_the_defaults_are_the_whole_promise() -> None:
 
     assert values == {
         "durable": True,
+        "shared": True,
         "failover": "lossless",
         "retention": None,
         "leases": True,

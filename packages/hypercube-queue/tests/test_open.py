@@ -71,6 +71,13 @@ def test_a_scheme_with_a_client_falls_back_to_the_bare_one(
         open_queue("redis://h")
 
 
+_SQL = "pip install 'hypercube-queue-sql[postgresql]' has it"
+_AMQP = "pip install 'hypercube-queue-rabbitmq' has it"
+_OTHERS = (
+    "amqp, amqps, mariadb, memory, mysql, postgresql, redis, rediss, sqlite, sqs, valkey, valkeys"
+)
+
+
 @pytest.mark.parametrize(
     ("url", "expected"),
     [
@@ -82,7 +89,13 @@ def test_a_scheme_with_a_client_falls_back_to_the_bare_one(
         ("sqs://eu-west-1", "pip install 'hypercube-queue-sqs'"),
         ("amqp://h", "pip install 'hypercube-queue-rabbitmq'"),
         ("memory://", "pip install 'hypercube-queue-memory'"),
-        ("kafka://h", "installed are: files"),
+        ("postgres://h", f"did you mean 'postgresql://'? {_SQL}"),
+        ("postgres+psycopg://h", f"did you mean 'postgresql://'? {_SQL}"),
+        ("rabbitmq://h", f"did you mean 'amqp://'? {_AMQP}"),
+        ("pyamqp://h", f"did you mean 'amqp://'? {_AMQP}"),
+        ("filse://h", "did you mean 'files://'?"),
+        ("mongodb://h", f"installed are drivers for files; there are others for {_OTHERS}"),
+        ("kafka://h", f"installed are drivers for files; there are others for {_OTHERS}"),
     ],
 )
 def test_an_unknown_scheme_says_what_to_install(
@@ -102,7 +115,7 @@ def test_with_no_driver_at_all_none_is_listed(install: Callable[..., None]) -> N
     """An empty list would read like a slip."""
     install()
 
-    with pytest.raises(InvalidArgument, match="installed are: none"):
+    with pytest.raises(InvalidArgument, match="installed are drivers for none; there are others"):
         open_queue("kafka://h")
 
 
@@ -138,7 +151,7 @@ def test_a_driver_that_returns_no_queue_is_named(install: Callable[..., None]) -
     """Whoever maintains it will want to know."""
     install(("made-up", "made_up_driver:of_nothing"))
 
-    with pytest.raises(QueueError, match="made_up_driver:of_nothing of the scheme 'made-up'"):
+    with pytest.raises(QueueError, match="scheme 'made-up' in made_up_driver:of_nothing returned"):
         open_queue("made-up://h")
 
 

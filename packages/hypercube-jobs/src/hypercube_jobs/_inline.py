@@ -29,7 +29,7 @@ from hypercube_queue.driver import (
     checked_wait,
 )
 
-_GUARANTEES = Guarantees(durable=False, unique_ids="none", ordering="fifo")
+_GUARANTEES = Guarantees(durable=False, shared=False, unique_ids="none", ordering="fifo")
 #: How long an empty pop waits by default.
 _POLL_TIMEOUT = timedelta(seconds=1)
 

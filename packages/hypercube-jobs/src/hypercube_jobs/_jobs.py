@@ -17,6 +17,7 @@ from hypercube_jobs._namespace import Namespace
 from hypercube_jobs._observer import Observer
 from hypercube_jobs._periodic import PeriodicJob
 from hypercube_jobs._registry import Kind
+from hypercube_jobs._text import checked_declared_name
 from hypercube_queue import (
     InvalidArgument,
     Message,
@@ -25,7 +26,7 @@ from hypercube_queue import (
     capability,
     open_queue,
 )
-from hypercube_queue.driver import checked_name, shown
+from hypercube_queue.driver import shown
 
 
 class Jobs(Namespace):
@@ -52,6 +53,7 @@ class Jobs(Namespace):
             )
         super().__init__("", Dispatcher(queue, clock))
         self._namespaces: dict[str, Namespace] = {"": self}
+        self._host: object | None = None
         self.set_observers(*observers)
         if isinstance(queue, AttachedQueue):
             queue.attach(self)
@@ -117,8 +119,24 @@ class Jobs(Namespace):
         Asking for it declares it: a worker without it dead-letters its jobs, while a kind
         that is missing from it is a failed attempt.
         """
-        name = checked_name("namespace", namespace, may_be_empty=False)
+        name = checked_declared_name("namespace", namespace)
         return self._namespaces.setdefault(name, Namespace(name, self._dispatcher))
+
+    # What they run in
+
+    @property
+    def host(self) -> object | None:
+        """What was named by `hosted_by`."""
+        return self._host
+
+    def hosted_by(self, host: object) -> None:
+        """Name what has to be up while jobs run, a context manager such as an application.
+
+        The commands `work` and `schedule` enter it in each of their processes, before the first
+        job, and leave it after the last. An application of hypercube-plugins names itself when
+        it provides Jobs. A Worker of your own enters nothing.
+        """
+        self._host = host
 
     # Periodic jobs
 

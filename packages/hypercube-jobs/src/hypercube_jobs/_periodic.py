@@ -11,6 +11,7 @@ from typing import TypedDict
 
 from hypercube_jobs._backoff import Constant, Exponential
 from hypercube_jobs._periodic_times import When
+from hypercube_jobs._text import checked_declared_name
 from hypercube_queue import InvalidArgument
 from hypercube_queue.driver import checked_name
 
@@ -85,7 +86,7 @@ def periodic_job(
     options: PeriodicOptions,
 ) -> PeriodicJob:
     """Check what can be checked before it is due. Raises InvalidArgument."""
-    checked_name("name", name, may_be_empty=False)
+    checked_declared_name("name", name)
     if not callable(getattr(when, "after", None)):
         raise InvalidArgument(
             f"a job is due by Cron(...) or Every(...), not by {type(when).__name__}"

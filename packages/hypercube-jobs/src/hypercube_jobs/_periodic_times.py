@@ -18,6 +18,9 @@ from hypercube_queue.driver import shown
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SHORTEST = timedelta(seconds=1)
+#: With every minute, hour, day, month and weekday in a list of its own it takes half of this.
+_LONGEST = 1_000
+_HOURS = set(range(24))
 _NAMED = {
     "@hourly": "0 * * * *",
     "@daily": "0 0 * * *",
@@ -41,9 +44,10 @@ class Cron:
 
         Cron("30 3 * * MON-FRI", timezone="Europe/Berlin")
 
-    Read as Debian's cron does: with both days given, either will do. When clocks go forward,
-    what falls into the gap is due right behind it; when they go back, a fixed hour is due once,
-    and `*` in each of the two. `timezone` is UTC if not given.
+    Read as Debian's cron does: with both days given, either will do. Where every hour is due,
+    time is counted as it passes, whatever clocks do. Where some hours are, as in `2`, `1-4` and
+    `*/2`, what falls into the gap when clocks go forward is due right behind it, and an hour
+    that comes twice when they go back is due once. `timezone` is UTC if not given.
 
     `@hourly`, `@daily`, `@weekly`, `@monthly` and `@yearly` are understood too. Raises
     InvalidArgument for an expression that cannot be read, and for an unknown time zone.
@@ -59,19 +63,25 @@ class Cron:
             kind = type(self.expression).__name__
             raise InvalidArgument(f"a cron expression is a str such as '30 3 * * *', not {kind}")
         object.__setattr__(self, "_zone", _zone(self.timezone))
+        if len(self.expression) > _LONGEST:
+            raise InvalidArgument(
+                f"the cron expression {shown(self.expression)} has {len(self.expression):,} "
+                f"characters; it has at most {_LONGEST:,}"
+            )
         fields = _NAMED.get(self.expression.lower(), self.expression).upper()
-        object.__setattr__(self, "_fields", fields)
         if len(fields.split()) != 5:
             raise InvalidArgument(
                 f"the cron expression {shown(self.expression)} has not five fields: minute, hour, "
                 "day of the month, month, day of the week"
             )
         try:
-            CronSim(fields, _EPOCH)
-        except CronSimError as error:
+            every_hour = CronSim(fields, _EPOCH).hours == _HOURS
+        except (CronSimError, ValueError) as error:  # it reads numbers of any length
             raise InvalidArgument(
-                f"the cron expression {shown(self.expression)} cannot be read: {error}"
+                f"the cron expression {shown(self.expression)} cannot be read: "
+                f"{error if isinstance(error, CronSimError) else 'a number is too long'}"
             ) from error
+        object.__setattr__(self, "_fields", _for_cronsim(fields, every_hour=every_hour))
 
     def after(self, moment: datetime) -> datetime | None:
         """See `When.after`."""
@@ -129,6 +139,24 @@ class Every:
 
     def __str__(self) -> str:
         return f"every {self.interval}"
+
+
+def _for_cronsim(fields: str, *, every_hour: bool) -> str:
+    """The same fields so that CronSim treats hours that clocks leave out or repeat as we do.
+
+    It goes by the time that passes where the minute or the hour begins with a star, and by the
+    clocks otherwise.
+    """
+    minute, hour, *days = fields.split()
+    if every_hour:
+        hour = "*"
+    else:
+        minute, hour = _without_stars(minute, 59), _without_stars(hour, 23)
+    return " ".join((minute, hour, *days))
+
+
+def _without_stars(field: str, last: int) -> str:
+    return ",".join(part.replace("*", f"0-{last}", 1) for part in field.split(","))
 
 
 def _zone(value: object) -> tzinfo:

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from hypercube_jobs._codec import Codec, name_of
 from hypercube_jobs._errors import DuplicateKind, UnknownKind
 from hypercube_jobs._policy import Policy
+from hypercube_jobs._text import checked_declared_name
 from hypercube_queue import InvalidArgument
 from hypercube_queue.driver import checked_name, shown
 
@@ -44,10 +45,10 @@ class Registry:
 
     def declare(self, name: str, type_: type, policy: Policy, aliases: Iterable[str]) -> Kind:
         """Add a kind. Raises InvalidArgument and DuplicateKind, and then adds nothing."""
-        checked_name("kind", name, may_be_empty=False)
+        checked_declared_name("kind", name)
         if isinstance(aliases, str):
             raise InvalidArgument(f"aliases is a list of kinds, such as [{aliases!r}], not a str")
-        others = tuple(checked_name("alias", alias, may_be_empty=False) for alias in aliases)
+        others = tuple(checked_declared_name("alias", alias) for alias in aliases)
         names = (name, *others)
         for taken in names:
             if taken in self._by_name or names.count(taken) > 1:

@@ -52,10 +52,11 @@ class Scheduler:
     processes (`guarantees.unique_ids`); where they are not, `single_scheduler=True` promises that
     there is no other one. It then leaves its first minute to the scheduler before it.
 
-    A due time is dispatched half a minute before it comes, or not at all: those that come while
-    no scheduler runs, or while the queue cannot be reached, are missed. They are logged and not
-    made up for. What was dispatched and found no worker waits in its queue, one job for each due
-    time.
+    A due time is dispatched half a minute before it comes, or not at all. Those that come while
+    the queue cannot be reached, or while this process stands still, are missed: they are logged
+    and not made up for. Those that come while no scheduler runs are missed and not logged, as
+    nobody knows of them; each one logs from when on it dispatches. What was dispatched and found
+    no worker waits in its queue, one job for each due time.
 
     Raises InvalidArgument if there is nothing to schedule or ids are not unique.
     """
@@ -107,6 +108,11 @@ class Scheduler:
         nearest, farthest = now + self._horizon.nearest, now + self._horizon.farthest
         if self._left_at is None:
             self._left_at = farthest if self._single else nearest
+            _log.info(
+                "dispatching what is due after %s; what was due before is left to the schedulers "
+                "that ran then, and missed if none did",
+                self._left_at.replace(microsecond=0),
+            )
         for periodic in self._periodic:
             self._note_missed(periodic, self._left_at, nearest)
         begin = self._left_at = max(self._left_at, nearest)

@@ -30,7 +30,7 @@ from hypercube_plugins._errors import (
 )
 from hypercube_plugins._plugin import AsyncPlugin, Plugin
 from hypercube_plugins._registration import Registration, Shared
-from hypercube_plugins._services import Factory, Provision, Services, ServiceType
+from hypercube_plugins._services import Factory, Hosted, Provision, Services, ServiceType
 from hypercube_plugins._tree import mermaid, tree
 
 __all__ = [
@@ -43,6 +43,7 @@ __all__ = [
     "DuplicatePlugin",
     "DuplicateService",
     "Factory",
+    "Hosted",
     "InvalidPlugin",
     "InvalidService",
     "LifecycleError",

@@ -61,6 +61,7 @@ class Lifecycle(Generic[P]):
         self._unloaded: list[Unloaded] = []
         self._excluded: list[str] = []
         self._container = Container(self._requires)
+        self._container.host = self
         self._order: list[Declaration] = []
         #: In the order in which they booted.
         self._up: list[Declaration] = []
@@ -116,6 +117,7 @@ class Lifecycle(Generic[P]):
         """Offer a service of the application's own, which plugins may look up at any time.
 
         This is how plugins get what they contribute to: `application.provide(Jobs).value(jobs)`.
+        A value that has `hosted_by` is told of this application (`Hosted`).
         Raises InvalidService, DuplicateService, and LifecycleError after `setup()`.
         """
         self._check_new("a service is provided")

@@ -7,7 +7,7 @@ import threading
 import typing
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from hypercube_plugins._errors import (
     DuplicateService,
@@ -39,6 +39,19 @@ class _Entry:
     factory: Callable[[Services], object] | None
     #: Whether it may be looked up before registration is done.
     early: bool
+
+
+@runtime_checkable
+class Hosted(Protocol):
+    """A service that can be told which application has to be up for it.
+
+    `Jobs` of hypercube-jobs is one: `hypercube work` boots the application in each of its
+    processes. Neither package knows the other.
+    """
+
+    def hosted_by(self, host: Any, /) -> None:
+        """Keep `host`, an Application or AsyncApplication."""
+        ...
 
 
 class Services:
@@ -121,6 +134,8 @@ class Container:
         #: What was announced and not said yet, and by whom.
         self._announced: dict[_Key, str | None] = {}
         self._complete = False
+        #: The application.
+        self.host: object = None
         #: Plugins that are known but not here, for the text of an error.
         self.absent: Sequence[str] = ()
 
@@ -140,6 +155,8 @@ class Container:
             self._check_new(key, entry.provider)
             self._announced.pop(key, None)
             self._entries[key] = entry
+        if entry.provider is None and isinstance(entry.value, Hosted):
+            entry.value.hosted_by(self.host)
 
     def check_announced(self) -> None:
         """Raise InvalidService if something was announced and never said."""

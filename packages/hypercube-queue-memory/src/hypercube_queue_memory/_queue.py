@@ -31,7 +31,7 @@ from hypercube_queue_memory._graveyard import Death
 from hypercube_queue_memory._lane import Lane
 from hypercube_queue_memory._store import MemoryStore, named_store
 
-_GUARANTEES = Guarantees(durable=False, ordering="fifo")
+_GUARANTEES = Guarantees(durable=False, shared=False, ordering="fifo")
 
 
 class MemoryQueue(Closing):

@@ -7,6 +7,7 @@ import copy
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import CancelledError
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -172,6 +173,14 @@ class RabbitMQQueue(Closing):
 
     # Lifecycle
 
+    def create_nothing(self) -> None:
+        """Leave queues to the operator from now on, as with `declare` false.
+
+        For tools that look after a queue, and must not make one of a mistyped name.
+        """
+        self._options = replace(self._options, declare=False)
+        self._topology.declare_nothing()
+
     def close(self) -> None:
         if self._gate.close() and self._thread.is_running:
             reason = f"this {_KIND} was closed while a pop waited"
@@ -186,10 +195,13 @@ class RabbitMQQueue(Closing):
     def _begin(self) -> None:
         options = self._options
         self._thread = IOThread()
+        self._topology = Topology(
+            Names(options.prefix), options.queue_type, declare=options.declare
+        )
         self._client = Client(
             self._named("publishing"),
             self._named("consuming"),
-            Topology(Names(options.prefix), options.queue_type, declare=options.declare),
+            self._topology,
             self._place,
             counts_attempts=self._guarantees.exact_attempts,
             max_hold=_earlier(options.max_hold),

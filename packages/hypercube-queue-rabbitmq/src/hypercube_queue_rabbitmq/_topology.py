@@ -39,6 +39,10 @@ class Topology:
         self._locks: WeakKeyDictionary[Connection, asyncio.Lock] = WeakKeyDictionary()
         self._channels: WeakKeyDictionary[Connection, Channel] = WeakKeyDictionary()
 
+    def declare_nothing(self) -> None:
+        """Leave queues and their dead letters to the operator from now on."""
+        self._declare = False
+
     def forget(self, *names: str) -> None:
         """Declare these queues again when they are needed; without names, all."""
         if names:

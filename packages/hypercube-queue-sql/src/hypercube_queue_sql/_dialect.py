@@ -58,6 +58,9 @@ class Dialect(Protocol):
 
     def create_tables(self) -> None:
         """Create what is missing; safe when several processes do."""
+
+    def create_nothing(self) -> None:
+        """Create nothing from now on, but by `create_tables`."""
         ...
 
     def creation_statements(self) -> list[str]:

@@ -125,6 +125,13 @@ class SQLQueue(Closing):
         with self._gate:
             return self._dialect.creation_statements()
 
+    def create_nothing(self) -> None:
+        """From now on raise BackendError where the file or the tables would have to be created.
+
+        For tools that look after a queue, and must not make one of a mistyped name.
+        """
+        self._dialect.create_nothing()
+
     # Push
 
     def push(self, *messages: Message) -> None:

@@ -185,6 +185,9 @@ class ServerDialect:
     def create_tables(self) -> None:
         self._create_tables(Deadline(self._limit))
 
+    def create_nothing(self) -> None:
+        self._tables.create = False
+
     def _create_tables(self, end: Deadline) -> None:
         self._connections.write(
             lambda cursor: self.create_within_lock(cursor, self._tables.create_missing),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import sqlite3
@@ -105,6 +106,7 @@ class SQLiteDialect:
         self._connect()
         self.guarantees = Guarantees(
             durable=not self._in_memory,
+            shared=not self._in_memory,
             ordering="fifo",
             # While the caller has a transaction open on the only connection, a pop cannot look.
             empty_is_certain=owned or not isinstance(engine.pool, StaticPool),
@@ -122,6 +124,7 @@ class SQLiteDialect:
             limit=self._limit,
             guard=self._guard or nullcontext(),
             prepare=self._tables.prepare,
+            before_opening=self._check_file,
         )
 
     @property
@@ -145,6 +148,9 @@ class SQLiteDialect:
     def create_tables(self) -> None:
         self._connections.visit(self._tables.create_missing)
 
+    def create_nothing(self) -> None:
+        self._tables.create = False
+
     def read(self, work: Callable[[DBAPICursor], R]) -> R:
         # Who only looks makes no database, least of all one of a mistyped name.
         if self._tables.create:
@@ -154,6 +160,16 @@ class SQLiteDialect:
                 return self._connections.read(work, prepare=self._tables.look)
             return self._tables.of_none(work)
         return self._connections.read(work)
+
+    def _check_file(self) -> None:
+        """Refuse to make a file where no tables would be made in it."""
+        if not self._tables.create and self._is_absent():
+            path = Path(self._engine.url.database or "").absolute()
+            raise BackendError(
+                f"there is no file {path}; is its name right, and the folder? A queue that is "
+                "opened with create_tables=true makes it at its first push",
+                permanent=True,
+            ) from FileNotFoundError(errno.ENOENT, "no such file", str(path))
 
     def _is_absent(self) -> bool:
         path = self._engine.url.database or ""

@@ -67,6 +67,7 @@ class SQLiteConnections:
         limit: timedelta,
         guard: AbstractContextManager[None],
         prepare: Prepare,
+        before_opening: Callable[[], None],
     ) -> None:
         self._engine = engine
         self._shared = shared
@@ -75,6 +76,8 @@ class SQLiteConnections:
         self._limit = limit
         self._guard = guard
         self._prepare = prepare
+        #: Raises where a connection would make a file that is not wanted.
+        self._before_opening = before_opening
         #: Whoever still uses a connection sees to it afterwards that it does not stay open.
         self.closed = False
 
@@ -84,7 +87,7 @@ class SQLiteConnections:
         with (
             translated(self._place),
             self._turn(deadline),
-            self._connection(deadline, prepare=prepare),
+            self._connection(deadline, prepare=prepare, may_create=True),
         ):
             pass
 
@@ -150,9 +153,16 @@ class SQLiteConnections:
 
     @contextmanager
     def _connection(
-        self, deadline: Deadline, *, wait: bool = True, prepare: Prepare | None = None
+        self,
+        deadline: Deadline,
+        *,
+        wait: bool = True,
+        prepare: Prepare | None = None,
+        may_create: bool = False,
     ) -> Iterator[sqlite3.Connection]:
         prepare = prepare or self._prepare
+        if not may_create:
+            self._before_opening()
         if self._is_single:
             with self._single_connection(deadline, prepare, wait=wait) as connection:
                 yield connection

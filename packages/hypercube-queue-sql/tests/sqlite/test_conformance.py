@@ -25,6 +25,7 @@ class MemoryHarness(Harness):
 
     guarantees = Guarantees(
         durable=False,
+        shared=False,
         ordering="fifo",
         # While a transaction is open on the only connection, a pop cannot look.
         empty_is_certain=False,

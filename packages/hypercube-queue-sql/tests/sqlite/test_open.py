@@ -67,11 +67,15 @@ def test_a_queue_without_create_tables_says_how_to_get_them(file: Path, url: str
     """BackendError that names the tables and the ways, until create_tables() made them."""
     with open_queue(f"{url}?create_tables=false") as queue:
         assert isinstance(queue, SQLQueue)
-        with pytest.raises(BackendError, match=r"hypercube_messages.*create_tables\(\)"):
+        with pytest.raises(BackendError, match=r"there is no file .*create_tables=true"):
             queue.pop("work", wait=NOTHING)
         with pytest.raises(BatchError) as caught:
             queue.push(Message("work"))
-        assert "does not exist" in str(caught.value)
+        assert "there is no file" in str(caught.value)
+        assert not file.exists()
+        file.touch()
+        with pytest.raises(BackendError, match=r"hypercube_messages.*create_tables\(\)"):
+            queue.pop("work", wait=NOTHING)
         queue.create_tables()
         queue.push(Message("work"))
         assert len(queue.pop("work")) == 1

@@ -15,7 +15,14 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from sqlalchemy import Column, Integer, MetaData, StaticPool, Table, create_engine, event
 
-from hypercube_queue import BackendError, InvalidArgument, Message, QueueStats, open_queue
+from hypercube_queue import (
+    BackendError,
+    BatchError,
+    InvalidArgument,
+    Message,
+    QueueStats,
+    open_queue,
+)
 from hypercube_queue_sql import DEFAULT_TABLE, SQLQueue, metadata
 
 NOTHING = timedelta(0)
@@ -58,9 +65,35 @@ def test_looking_makes_nothing(queue: SQLQueue, file: Path, there: str) -> None:
 
 def test_looking_at_tables_that_nobody_asked_to_create_is_an_error(file: Path) -> None:
     """As with all other calls."""
-    queue = open_queue(f"sqlite:///{file}?create_tables=false")
-    with queue, pytest.raises(BackendError, match="does not exist"):
-        queue.stats("work")
+    with open_queue(f"sqlite:///{file}?create_tables=false") as queue:
+        with pytest.raises(BackendError, match="there is no file"):
+            queue.stats("work")
+        file.touch()
+        with pytest.raises(BackendError, match="does not exist"):
+            queue.stats("work")
+
+
+@pytest.mark.parametrize("there", ["no file", "no tables"])
+def test_a_queue_that_is_told_to_creates_nothing(queue: SQLQueue, file: Path, there: str) -> None:
+    """Not by a push either; tools that look after a queue must not make one."""
+    if there == "no tables":
+        file.touch()
+    queue.create_nothing()
+    for call in (
+        queue.queues,
+        lambda: queue.stats("work"),
+        lambda: queue.pop("work", wait=timedelta(0)),
+        lambda: queue.push(Message("work")),
+        lambda: queue.redrive("work", 1),
+        lambda: queue.forget("work", "id"),
+    ):
+        with pytest.raises((BackendError, BatchError)) as caught:
+            call()
+        text = "there is no file" if there == "no file" else "does not exist"
+        assert text in str(caught.value)
+    assert file.exists() == (there == "no tables")
+    queue.create_tables()
+    queue.push(Message("work"))
 
 
 def test_looking_makes_nothing_in_an_attached_database(file: Path) -> None:

@@ -40,6 +40,10 @@ class Directory:
         self._places: dict[str, Place] = {}
         self._dead: dict[str, str] = {}
 
+    def ensure_nothing(self) -> None:
+        """Create no queues from now on."""
+        self._ensure_queues = False
+
     def known(self, queue_name: str) -> Place | None:
         """The queue, if it was asked for before."""
         return self._places.get(queue_name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Self
 
@@ -57,6 +58,9 @@ class SQSQueue(Closing):
     still takes a second before it says that a queue is empty. In a forked child only a queue that
     `open_queue` made goes on working (LIFE-4).
     """
+
+    _options: Options
+    _directory: Directory
 
     def __init__(
         self,
@@ -181,6 +185,14 @@ class SQSQueue(Closing):
 
     # Lifecycle
 
+    def create_nothing(self) -> None:
+        """Leave queues to the operator from now on, as with `ensure_queues` false.
+
+        For tools that look after a queue, and must not make one of a mistyped name.
+        """
+        self._options = replace(self._options, ensure_queues=False)
+        self._directory.ensure_nothing()
+
     def close(self) -> None:
         # What a child inherited and did not use is the parent's.
         if self._gate.close() and self._process == os.getpid():
@@ -210,6 +222,7 @@ class SQSQueue(Closing):
             Names(options.prefix, options.dead_letter_suffix),
             ensure_queues=options.ensure_queues,
         )
+        self._directory = directory
         self._pushing = Pushing(
             self._clients, service, directory, self._threads, options.operation_timeout
         )

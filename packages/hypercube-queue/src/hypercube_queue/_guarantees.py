@@ -26,6 +26,8 @@ class Guarantees:
 
     #: Messages survive the end of the process and of the backend, as the server is configured.
     durable: bool
+    #: Other processes can reach the messages. False: they live and end within this one.
+    shared: bool = True
     #: Whether a failover to a replica can forget the newest changes.
     failover: Literal["lossless", "may_lose"] = "lossless"
     #: How long unsettled and dead messages are kept; None means for good (LIFE-5).

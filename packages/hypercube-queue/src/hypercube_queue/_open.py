@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from hypercube_queue._errors import InvalidArgument, QueueError
 from hypercube_queue._queue import Queue
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 #: Drivers register `scheme = "module:from_url"` here; from_url takes the whole URL.
 ENTRY_POINT_GROUP = "hypercube.drivers"
@@ -26,6 +30,25 @@ _DISTRIBUTIONS = {
     "sqs": "hypercube-queue-sqs",
     "amqp": "hypercube-queue-rabbitmq",
     "amqps": "hypercube-queue-rabbitmq",
+}
+
+#: How other libraries call them.
+_SYNONYMS = {
+    "file": "sqlite",
+    "sqlite3": "sqlite",
+    "pg": "postgresql",
+    "pgsql": "postgresql",
+    "postgres": "postgresql",
+    "psql": "postgresql",
+    "maria": "mariadb",
+    "pyamqp": "amqp",
+    "librabbitmq": "amqp",
+    "rabbit": "amqp",
+    "rabbitmq": "amqp",
+    "rabbitmqs": "amqps",
+    "sentinel": "redis",
+    "aws": "sqs",
+    "mem": "memory",
 }
 
 
@@ -50,15 +73,19 @@ def open_queue(url: str) -> Queue:
         if len(offers) > 1:
             raise InvalidArgument(
                 f"several installed drivers offer the scheme '{candidate}': "
-                f"{', '.join(sorted(offers))}; uninstall all but one, or construct the queue "
-                "from its class"
+                f"{', '.join(sorted(map(_whose, offers.values())))}; uninstall all but one, or "
+                "construct the queue from its class"
             )
         for point in offers.values():
             queue = point.load()(url)
             if not isinstance(queue, Queue):
-                raise QueueError(f"{point.value} of the scheme '{candidate}' returned no queue")
+                raise QueueError(
+                    f"the driver of the scheme '{candidate}' in {_whose(point)} returned no queue"
+                )
             return queue
-    raise InvalidArgument(f"no installed driver offers the scheme '{scheme}': {_remedy(base)}")
+    raise InvalidArgument(
+        f"no installed driver offers the scheme '{scheme}': {_remedy(scheme, base)}"
+    )
 
 
 def scheme_of(url: object) -> str:
@@ -74,10 +101,24 @@ def scheme_of(url: object) -> str:
     return scheme.lower()
 
 
-def _remedy(base: str) -> str:
+def _whose(point: EntryPoint) -> str:
+    """The distribution that an entry point comes from, as pip names it."""
+    return point.dist.name if point.dist is not None else point.value
+
+
+def _remedy(scheme: str, base: str) -> str:
     if base in _DISTRIBUTIONS:
         return f"pip install '{_DISTRIBUTIONS[base]}'"
+    from difflib import get_close_matches
     from importlib.metadata import entry_points
 
-    installed = sorted({point.name for point in entry_points(group=ENTRY_POINT_GROUP)})
-    return f"installed are: {', '.join(installed) or 'none'}"
+    installed = {point.name for point in entry_points(group=ENTRY_POINT_GROUP)}
+    known = sorted(installed | _DISTRIBUTIONS.keys())
+    meant = _SYNONYMS.get(scheme) or _SYNONYMS.get(base)
+    for near in [meant] if meant else get_close_matches(base, known, n=1, cutoff=0.75):
+        missing = "" if near in installed else f" pip install '{_DISTRIBUTIONS[near]}' has it"
+        return f"did you mean '{near}://'?{missing}"
+    others = sorted(set(known) - installed)
+    return f"installed are drivers for {', '.join(sorted(installed)) or 'none'}" + (
+        f"; there are others for {', '.join(others)}" if others else ""
+    )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import sys
+import traceback
 from importlib.metadata import EntryPoint, entry_points
 from typing import Annotated, Any
 
@@ -16,11 +19,11 @@ from hypercube_jobs._command._guarantees import guarantees
 from hypercube_jobs._command._queues import queues
 from hypercube_jobs._command._schedule import schedule
 from hypercube_jobs._command._schema import schema
-from hypercube_jobs._command._source import AppNotLoaded
+from hypercube_jobs._command._source import DEBUG_VARIABLE, AppNotLoaded
 from hypercube_jobs._command._stats import stats
 from hypercube_jobs._command._work import work
 from hypercube_jobs._errors import JobError
-from hypercube_jobs._failure import cleaned
+from hypercube_jobs._text import lines_of, one_line
 from hypercube_queue import InvalidArgument, QueueError
 
 #: Other distributions register `name = "module:function"` or a whole Typer application here.
@@ -38,9 +41,11 @@ class _Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except (InvalidArgument, AppNotLoaded) as error:
+            _show_traceback(error)
             _say(error)
             raise typer.Exit(USAGE) from error
         except (QueueError, JobError) as error:
+            _show_traceback(error)
             _say(error)
             raise typer.Exit(FAILED) from error
 
@@ -107,9 +112,19 @@ def _names() -> set[str | None]:
 
 
 def _pass_over(point: EntryPoint, reason: str) -> None:
-    _say(f"the command {point.name} ({point.value}) {reason}")
+    source = point.value if point.dist is None else f"of {point.dist.name}"
+    _say(f"the command {point.name} ({source}) {reason}")
+
+
+def _show_traceback(error: Exception) -> None:
+    """Show the traceback to who asked for it, by the environment or by --log-level debug."""
+    if os.environ.get(DEBUG_VARIABLE) or logging.getLogger().isEnabledFor(logging.DEBUG):
+        # How the command came to import an application is of no interest.
+        cause = error.__cause__ if isinstance(error, AppNotLoaded) else None
+        trace = "".join(traceback.format_exception(cause or error)).removesuffix("\n")
+        sys.stderr.write("\n".join(lines_of(trace)) + "\n")
 
 
 def _say(what: object) -> None:
-    line = " ".join(cleaned(str(what)).split())
+    line = one_line(" ".join(str(what).split()))
     sys.stderr.write(f"hypercube: {line}\n")

@@ -13,7 +13,6 @@ import typer
 from hypercube_jobs import _failed_jobs
 from hypercube_jobs._command._output import (
     counted,
-    printable,
     show_json,
     show_list,
     show_moment,
@@ -23,19 +22,28 @@ from hypercube_jobs._command._source import (
     JSONOption,
     QueuesOption,
     URLOption,
-    opened,
+    app_and_ids,
+    looked_at,
     queue_names,
 )
 from hypercube_jobs._errors import NotSupported
 from hypercube_jobs._failed_jobs import FailedJob
+from hypercube_jobs._text import lines_of, one_line
 from hypercube_queue import DeadLetterStore, InvalidArgument, NotFound, Queue, capability
 
-IDsArgument = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", show_default=False)]
+IDsArgument = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="MODULE:ATTRIBUTE|ID",
+        help="Failed jobs; before them a Jobs object, whose queue it is about, in place of a URL.",
+        show_default=False,
+    ),
+]
 AllOption = Annotated[bool, typer.Option("--all", help="All failed jobs of the queues.")]
 
 
 def failed(
-    id: Annotated[str | None, typer.Argument(metavar="[ID]", show_default=False)] = None,
+    id: IDsArgument = None,
     *,
     queue: QueuesOption = None,
     limit: Annotated[int, typer.Option(min=1, help="Show so many at most.")] = 20,
@@ -46,21 +54,22 @@ def failed(
     app: AppOption = None,
     json: JSONOption = False,
 ) -> None:
-    """List failed jobs, newest first, or show one with its traceback."""
-    with opened(url, app) as source:
+    """List failed jobs, newest first, or show some of them with their tracebacks."""
+    app, ids = app_and_ids(id, url, app)
+    with looked_at(url, app) as source:
         _check_store(source)
         names = queue_names(source, queue)
         every = _failed_jobs.every(source, names, payloads=payload)
-        if id is None:
-            found = list(islice(every, limit + 1))
-        else:
-            found = [job for job in every if job.id == id]
-    if id is not None and not found:
-        raise NotFound(f"no failed job has the id {id!r}")
+        found = [job for job in every if job.id in ids] if ids else list(islice(every, limit + 1))
+    missing = [id for id in ids if id not in {job.id for job in found}]
+    if missing and not found:
+        raise _not_found(missing)
     if json:
-        show_json([_as_json(job, payload=payload) for job in found[: None if id else limit]])
-    elif id is not None:
-        for job in found:
+        show_json([_as_json(job, payload=payload) for job in found[: None if ids else limit]])
+    elif ids:
+        for number, job in enumerate(found):
+            if number:
+                typer.echo()
             _show_one(job, payload=payload)
     elif payload and found:
         raise InvalidArgument("--payload goes with an ID, or with --json")
@@ -70,6 +79,8 @@ def failed(
             typer.echo(f"there are more than these {limit}; --limit shows them")
     else:
         typer.echo("no job has failed")
+    if missing:
+        raise _not_found(missing)
 
 
 def retry(
@@ -82,16 +93,17 @@ def retry(
     json: JSONOption = False,
 ) -> None:
     """Give failed jobs back to their queues, as new."""
-    _check_choice(id, all)
+    app, ids = app_and_ids(id, url, app)
+    _check_choice(ids, all)
     missing: list[str] = []
-    with opened(url, app) as source:
+    with looked_at(url, app) as source:
         if not all:
             _check_store(source)
         names = queue_names(source, queue)
         if all:
             count = sum(_failed_jobs.retry_all(source, name) for name in names)
         else:
-            count, missing = _for_each(_failed_jobs.retry, source, names, id or [])
+            count, missing = _for_each(_failed_jobs.retry, source, names, ids)
     _show_outcome("retried", count, missing, json)
 
 
@@ -105,20 +117,25 @@ def forget(
     json: JSONOption = False,
 ) -> None:
     """Remove failed jobs for good."""
-    _check_choice(id, all)
+    app, ids = app_and_ids(id, url, app)
+    _check_choice(ids, all)
     missing: list[str] = []
-    with opened(url, app) as source:
+    with looked_at(url, app) as source:
         _check_store(source)
         names = queue_names(source, queue)
         if all:
             count = sum(_failed_jobs.forget_all(source, name) for name in names)
         else:
-            count, missing = _for_each(_failed_jobs.forget, source, names, id or [])
+            count, missing = _for_each(_failed_jobs.forget, source, names, ids)
     _show_outcome("forgot", count, missing, json)
 
 
-def _check_choice(ids: list[str] | None, all: bool) -> None:
-    if bool(ids) == all:
+def _check_choice(ids: list[str], all: bool) -> None:
+    if ids and all:
+        raise InvalidArgument(
+            "ids and --all are two ways to say which failed jobs; give one of them"
+        )
+    if not ids and not all:
         raise InvalidArgument("which failed jobs? Give their ids, or --all")
 
 
@@ -147,8 +164,11 @@ def _show_outcome(verb: str, count: int, missing: list[str], json: bool) -> None
     else:
         typer.echo(f"{verb} {counted(count, 'job')}")
     if missing:
-        shown = ", ".join(repr(id) for id in missing)
-        raise NotFound(f"no failed job has the id {shown}")
+        raise _not_found(missing)
+
+
+def _not_found(ids: list[str]) -> NotFound:
+    return NotFound(f"no failed job has the id {' nor '.join(map(repr, ids))}")
 
 
 def _show_list(jobs: list[FailedJob]) -> None:
@@ -189,16 +209,24 @@ def _show_one(job: FailedJob, *, payload: bool) -> None:
     }
     for name, value in facts.items():
         if value:
-            typer.echo(f"{name + ':':15}{printable(value)}")
+            typer.echo(f"{name + ':':15}{one_line(value)}")
     failure = job.failure
     reason = job.reason if failure is None else f"{failure.type}: {failure.text}"
-    typer.echo(f"{'reason:':15}{printable(reason)}")
+    _show_text("reason:", reason)
     if payload:
         text, encoded = _text_or_base64(job.payload or b"")
         shown = f"(in base64) {encoded}" if text is None else text
-        typer.echo(f"{'payload:':15}{printable(shown)}")
+        _show_text("payload:", shown or "")
     if failure is not None and failure.traceback:
-        typer.echo(f"\n{printable(failure.traceback)}")
+        typer.echo("\n" + "\n".join(lines_of(failure.traceback)))
+
+
+def _show_text(name: str, text: str) -> None:
+    """A text of several lines, those after the first below it."""
+    first, *others = lines_of(text)
+    typer.echo(f"{name:15}{first}")
+    for line in others:
+        typer.echo(f"{'':15}{line}")
 
 
 def _text_or_base64(payload: bytes) -> tuple[str | None, str | None]:

@@ -10,9 +10,10 @@ from typing import Annotated, Any
 import typer
 
 from hypercube_jobs._command._output import show_json
-from hypercube_jobs._command._source import JSONOption, load_jobs, seconds
-from hypercube_jobs._policy import DispatchOptions
+from hypercube_jobs._command._source import JSONOption, check_shared, load_jobs, number, seconds
+from hypercube_jobs._policy import MAX_RETRIES, DispatchOptions
 from hypercube_queue import InvalidArgument
+from hypercube_queue.driver import checked_name
 
 
 def dispatch(
@@ -20,9 +21,14 @@ def dispatch(
         str,
         typer.Argument(metavar="MODULE:ATTRIBUTE", help="A Jobs object, as in shop.jobs:jobs."),
     ],
-    kind: Annotated[str, typer.Argument(help="The kind of job, as it is declared there.")],
+    kind: Annotated[
+        str, typer.Argument(metavar="KIND", help="The kind of job, as it is declared there.")
+    ],
     payload: Annotated[
-        str, typer.Argument(help="A JSON object with the job's fields; - reads standard input.")
+        str,
+        typer.Argument(
+            metavar="JSON", help="A JSON object with the job's fields; - reads standard input."
+        ),
     ] = "{}",
     *,
     queue: Annotated[
@@ -42,17 +48,22 @@ def dispatch(
     json: JSONOption = False,
 ) -> None:
     """Dispatch a job, and write its id."""
-    fields = _fields(sys.stdin.read() if payload == "-" else payload)
-    options: DispatchOptions = {"queue": queue, "retries": retries}
+    checked: DispatchOptions = {"queue": queue, "retries": retries}
+    if queue is not None:
+        checked_name("--queue", queue, may_be_empty=False)
+    if retries is not None:
+        number("--retries", retries, at_least=0, at_most=MAX_RETRIES)
     if delay is not None:
-        options["delay"] = seconds("--delay", delay)
+        checked["delay"] = seconds("--delay", delay)
     if id is not None:
-        options["id"] = id
+        checked["id"] = checked_name("--id", id, may_be_empty=False)
     if timeout is not None:
-        options["timeout"] = seconds("--timeout", timeout)
+        checked["timeout"] = seconds("--timeout", timeout, may_be_zero=False)
+    fields = _fields(sys.stdin.read() if payload == "-" else payload)
     jobs = load_jobs(app)
+    check_shared(jobs, app, "work on what is dispatched here")
     with jobs.queue:
-        result = jobs.dispatch_kind(kind, fields, **options)
+        result = jobs.dispatch_kind(kind, fields, **checked)
     if json:
         show_json(asdict(result))
     else:

@@ -6,7 +6,14 @@ from dataclasses import fields
 from datetime import timedelta
 
 from hypercube_jobs._command._output import show_json, show_table
-from hypercube_jobs._command._source import AppOption, JSONOption, URLOption, opened
+from hypercube_jobs._command._source import (
+    AppArgument,
+    AppOption,
+    JSONOption,
+    URLOption,
+    chosen_app,
+    looked_at,
+)
 from hypercube_queue import CAPABILITIES, Guarantees, capability
 
 #: The delay for which it is shown how late a message may be.
@@ -14,13 +21,14 @@ _SAMPLE_DELAY = timedelta(minutes=1)
 
 
 def guarantees(
+    application: AppArgument = None,
     *,
     url: URLOption = None,
     app: AppOption = None,
     json: JSONOption = False,
 ) -> None:
     """Show what the driver promises, and what it can do; the backend is not contacted."""
-    with opened(url, app) as source:
+    with looked_at(url, chosen_app(application, app)) as source:
         promises = {
             field.name: _value(getattr(source.guarantees, field.name))
             for field in fields(Guarantees)

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from hypercube_jobs._text import lines_of
+
 _LINE = "%(asctime)s %(levelname)s %(message)s"
 _LINE_OF_PROCESS = "%(asctime)s %(levelname)s [%(process)d] %(message)s"
 
@@ -18,6 +20,15 @@ _CLIENT_LIBRARIES = {
     "boto3": logging.WARNING,
     "botocore": logging.WARNING,
 }
+
+
+class _Formatter(logging.Formatter):
+    """Begins a line for each record only, whatever texts of others are in it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        first, *others = lines_of(super().format(record))
+        below = (line if line.startswith(" ") else f"    {line}" for line in others)
+        return "\n".join((first, *below))
 
 
 class LogLevel(StrEnum):
@@ -40,7 +51,10 @@ def log_to_stderr(level: LogLevel, *, processes: bool = False) -> None:
     root = logging.getLogger()
     if root.hasHandlers():
         return
-    logging.basicConfig(level=level.upper(), format=_LINE_OF_PROCESS if processes else _LINE)
+    logging.basicConfig(level=level.upper())
+    formatter = _Formatter(_LINE_OF_PROCESS if processes else _LINE)
+    for handler in root.handlers:
+        handler.setFormatter(formatter)
     if level is not LogLevel.debug:
         for handler in root.handlers:
             handler.addFilter(_is_worth_showing)

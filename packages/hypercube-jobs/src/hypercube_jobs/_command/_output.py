@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from hypercube_jobs._failure import cleaned
+from hypercube_jobs._text import one_line
 
 #: Enough of a text to recognise it on a terminal.
 _LONG = 300
@@ -36,7 +36,7 @@ def show_list(columns: Sequence[str], rows: Sequence[Sequence[str | int]]) -> No
     console.print(Text(heading, "bold"), soft_wrap=True)
     for line, row in zip(lines, rows, strict=True):
         console.print(Text(line), soft_wrap=True)
-        text = Text(printable(str(row[-1])), "dim")
+        text = Text(one_line(str(row[-1])), "dim")
         text.truncate(_LONG, overflow="ellipsis")
         console.print(Padding(text, (0, 0, 0, 4)))
 
@@ -48,11 +48,12 @@ def lines_of(columns: Sequence[str], rows: Sequence[Sequence[str | int]]) -> lis
         numeric = all(isinstance(row[number], int) for row in rows)
         table.add_column(column, justify="right" if numeric else "left", no_wrap=True)
     for row in rows:
-        table.add_row(*(Text(printable(str(value))) for value in row))
+        table.add_row(*(Text(one_line(str(value))) for value in row))
     console = Console(width=_WIDE, color_system=None)
     with console.capture() as capture:
         console.print(table)
-    return [line.rstrip() for line in capture.get().splitlines()]
+    # Not splitlines, which knows more ends of a line than there are rows.
+    return [line.rstrip() for line in capture.get().removesuffix("\n").split("\n")]
 
 
 def show_json(value: object) -> None:
@@ -63,11 +64,6 @@ def show_json(value: object) -> None:
 def show_moment(moment: datetime) -> str:
     """To the second, in UTC."""
     return f"{moment:%Y-%m-%d %H:%M:%S}"
-
-
-def printable(text: str) -> str:
-    """A text from a message, without what a terminal would act on."""
-    return cleaned(text)
 
 
 def counted(number: int, noun: str) -> str:

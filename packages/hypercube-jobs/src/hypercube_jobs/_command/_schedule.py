@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from hypercube_jobs._clock import utc_now
+from hypercube_jobs._command._host import hosted
 from hypercube_jobs._command._logging import LogLevel, LogLevelOption, log_to_stderr
 from hypercube_jobs._command._output import show_json, show_moment, show_table
 from hypercube_jobs._command._source import AppNotLoaded, JSONOption, load_jobs
@@ -53,9 +54,10 @@ def schedule(
         if list or json:
             _show(jobs, json=json)
             return
-        scheduler = scheduler_of(jobs, app, single_scheduler=single_scheduler)
-        with _stopped_by_signals(scheduler):
-            scheduler.run()
+        with hosted(jobs, app):
+            scheduler = scheduler_of(jobs, app, single_scheduler=single_scheduler)
+            with _stopped_by_signals(scheduler):
+                scheduler.run()
 
 
 def scheduler_of(jobs: Jobs, app: str, *, single_scheduler: bool) -> Scheduler:

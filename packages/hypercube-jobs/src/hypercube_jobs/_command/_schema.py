@@ -7,7 +7,14 @@ from typing import Protocol, runtime_checkable
 import typer
 
 from hypercube_jobs._command._output import show_json
-from hypercube_jobs._command._source import AppOption, JSONOption, URLOption, opened
+from hypercube_jobs._command._source import (
+    AppArgument,
+    AppOption,
+    JSONOption,
+    URLOption,
+    chosen_app,
+    opened,
+)
 from hypercube_jobs._errors import NotSupported
 from hypercube_queue import Queue, capability
 
@@ -28,17 +35,25 @@ class SchemaOwner(Protocol):
 
 
 @schema.command()
-def create(*, url: URLOption = None, app: AppOption = None) -> None:
+def create(
+    application: AppArgument = None, *, url: URLOption = None, app: AppOption = None
+) -> None:
     """Create the tables that are missing and migrate older ones; safe to repeat."""
-    with opened(url, app) as source:
+    with opened(url, chosen_app(application, app)) as source:
         _owner(source).create_tables()
     typer.echo("the tables are there")
 
 
 @schema.command()
-def sql(*, url: URLOption = None, app: AppOption = None, json: JSONOption = False) -> None:
+def sql(
+    application: AppArgument = None,
+    *,
+    url: URLOption = None,
+    app: AppOption = None,
+    json: JSONOption = False,
+) -> None:
     """Write the statements that create the tables, for a migration of your own."""
-    with opened(url, app) as source:
+    with opened(url, chosen_app(application, app)) as source:
         statements = [statement.strip() for statement in _owner(source).creation_statements()]
     if json:
         show_json(statements)

@@ -16,22 +16,25 @@ from rich.text import Text
 from hypercube_jobs._clock import utc_now
 from hypercube_jobs._command._output import lines_of, show_json, show_moment, show_table
 from hypercube_jobs._command._source import (
+    AppArgument,
     AppOption,
     JSONOption,
     QueuesOption,
     URLOption,
-    opened,
+    chosen_app,
+    looked_at,
     queue_names,
     seconds,
 )
 from hypercube_jobs._errors import NotSupported
-from hypercube_queue import InvalidArgument, Queue, QueueStats, StatsProvider, capability
+from hypercube_queue import Queue, QueueStats, StatsProvider, capability
 
 _COLUMNS = ("queue", "ready", "delayed", "in flight", "dead")
 _NOTHING = "no queue holds a job"
 
 
 def stats(
+    application: AppArgument = None,
     *,
     queue: QueuesOption = None,
     watch: Annotated[
@@ -45,10 +48,8 @@ def stats(
     json: JSONOption = False,
 ) -> None:
     """Show how many jobs of each queue are ready, delayed, in flight and dead."""
-    pause = seconds("--interval", interval).total_seconds()
-    if pause <= 0:
-        raise InvalidArgument(f"--interval is {interval}; it is a number of seconds above zero")
-    with opened(url, app) as source:
+    pause = seconds("--interval", interval, may_be_zero=False).total_seconds()
+    with looked_at(url, chosen_app(application, app)) as source:
         if watch:
             _watch(source, queue, pause, json=json)
             return

@@ -5,19 +5,24 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections.abc import Callable, Sequence
 from typing import Annotated, NoReturn
 
 import typer
 
 from hypercube_jobs._command._current_folder import append_current_folder
+from hypercube_jobs._command._host import hosted
 from hypercube_jobs._command._logging import LogLevel, LogLevelOption, log_to_stderr
 from hypercube_jobs._command._schedule import SingleOption, scheduler_of, scheduling
-from hypercube_jobs._command._source import AppNotLoaded, load_jobs, seconds
+from hypercube_jobs._command._source import AppNotLoaded, check_shared, load_jobs, number, seconds
+from hypercube_jobs._jobs import Jobs
 from hypercube_jobs._policy import DEFAULT_QUEUE
 from hypercube_jobs.worker import Ending, Worker
+from hypercube_jobs.worker._options import MAX_CONCURRENCY
 from hypercube_jobs.worker._supervised import DONE, MAX_JOBS, REPLACE, Line
 from hypercube_jobs.worker._supervisor import AVAILABLE, Supervisor
 from hypercube_queue import InvalidArgument, QueueError
+from hypercube_queue.driver import checked_name
 
 _log = logging.getLogger("hypercube_jobs.worker")
 
@@ -98,6 +103,9 @@ def work(
     """Run jobs until SIGTERM or Ctrl-C, which let running jobs end; a second one does not."""
     log_to_stderr(log_level, processes=bool(processes or supervised is not None))
     queues = list(dict.fromkeys(queue or [DEFAULT_QUEUE]))
+    _check_options(queues, concurrency, max_jobs)
+    pop_wait = seconds("--sleep", sleep, may_be_zero=False)
+    stop_limit = None if stop_timeout is None else seconds("--stop-timeout", stop_timeout)
     if processes and not AVAILABLE:
         raise InvalidArgument("--processes works on Linux and macOS only")
     if supervised is None and processes != 0 and AVAILABLE:
@@ -125,45 +133,79 @@ def work(
     if current_folder:
         append_current_folder()
     jobs = load_jobs(app)
+    check_shared(jobs, app, "dispatch the jobs that are waited for here")
     worker = Worker(
         jobs,
         queues=queues,
         concurrency=concurrency,
-        sleep=seconds("--sleep", sleep),
+        sleep=pop_wait,
         max_jobs=max_jobs,
         stop_when_empty=stop_when_empty,
-        stop_timeout=None if stop_timeout is None else seconds("--stop-timeout", stop_timeout),
+        stop_timeout=stop_limit,
         interrupt_threads=interrupt_threads,
         process_ends=True,
         # Ended with this code, it is started again by whatever started it.
         end_on_overrun=processes is None,
     )
-    if not any(kind.handler for kind in jobs.kinds()):
-        # Every job would fail until its retries are used up.
-        raise AppNotLoaded(f"{app} has no handler; let its module import those that do")
-    scheduler = None
-    if schedule:
-        scheduler = scheduler_of(jobs, app, single_scheduler=single_scheduler)
-    _log.info("working on %s, %d at a time", ", ".join(queues), concurrency)
     line = None if supervised is None else Line(supervised)
+
+    def run() -> Ending:
+        with jobs.queue, hosted(jobs, app):
+            _check_kinds(jobs, app, queues)
+            scheduler = None
+            if schedule:
+                scheduler = scheduler_of(jobs, app, single_scheduler=single_scheduler)
+            _log.info("working on %s, %d at a time", ", ".join(queues), concurrency)
+            with scheduling(scheduler, worker.stop):
+                # Not ready before the queues are reached: it may turn out that they never can be.
+                return worker.run() if line is None else worker.run(on_ready=line.ready)
+
     if line is None:
-        with jobs.queue, scheduling(scheduler, worker.stop):
-            ending = worker.run()
+        ending = run()
     else:
         worker._supervised_by(line)
-        try:
-            with jobs.queue, scheduling(scheduler, worker.stop):
-                # Not ready before the queues are reached: it may turn out that they never can be.
-                ending = worker.run(on_ready=line.ready)
-        except QueueError:
-            if stop_when_empty:
-                line.leave(DONE)  # who waits for the end is told of it by the exit code
-            raise
-        line.leave(_WORDS[ending])
+        ending = _run_supervised(run, line, stop_when_empty=stop_when_empty)
     code = OVERRUN if line is None and ending is Ending.OVERRUN else 0
     if worker.abandoned:
         _end_process(code)
     raise typer.Exit(code)
+
+
+def _run_supervised(run: Callable[[], Ending], line: Line, *, stop_when_empty: bool) -> Ending:
+    """Run, and tell the supervisor how it has ended."""
+    try:
+        ending = run()
+    except QueueError:
+        if stop_when_empty:
+            line.leave(DONE)  # who waits for the end is told of it by the exit code
+        raise
+    line.leave(_WORDS[ending])
+    return ending
+
+
+def _check_options(queues: Sequence[str], concurrency: int, max_jobs: int | None) -> None:
+    for name in queues:
+        checked_name("--queue", name, may_be_empty=False)
+    number("--concurrency", concurrency, at_least=1, at_most=MAX_CONCURRENCY)
+    if max_jobs is not None:
+        number("--max-jobs", max_jobs, at_least=1, at_most=sys.maxsize)
+
+
+def _check_kinds(jobs: Jobs, app: str, queues: list[str]) -> None:
+    """Refuse an application without handlers; warn where no kind goes to any of the queues."""
+    if not any(kind.handler for kind in jobs.kinds()):
+        # Every job would fail until its retries are used up.
+        raise AppNotLoaded(f"{app} has no handler; let its module import those that do")
+    wanted = dict.fromkeys(kind.policy.queue for kind in jobs.kinds() if kind.handler)
+    if not wanted.keys() & set(queues):
+        options = " ".join(f"--queue {name}" for name in wanted)
+        _log.warning(
+            "serving only %s, where no kind of %s goes by itself; to serve the queues of its kinds "
+            "add %s",
+            ", ".join(queues),
+            app,
+            options,
+        )
 
 
 def _end_process(code: int) -> NoReturn:

@@ -12,7 +12,7 @@ from hypercube_queue import MAX_DURATION, Guarantees, InvalidArgument
 from hypercube_queue.driver import checked_count, checked_queue_name, shown
 
 #: More threads than this help nobody, and more coroutines than this are another program.
-_MAX_CONCURRENCY = 10_000
+MAX_CONCURRENCY = 10_000
 _NOTHING = timedelta(0)
 
 
@@ -33,7 +33,7 @@ class WorkerOptions:
     limits: Limits
 
     def __post_init__(self) -> None:
-        checked_count("concurrency", self.concurrency, at_most=_MAX_CONCURRENCY)
+        checked_count("concurrency", self.concurrency, at_most=MAX_CONCURRENCY)
         if self.max_jobs is not None:
             checked_count("max_jobs", self.max_jobs)
         for name in ("stop_when_empty", "interrupt_threads", "process_ends", "end_on_overrun"):

@@ -8,6 +8,7 @@ from datetime import timedelta
 
 from hypercube_jobs._jobs import Jobs
 from hypercube_jobs._observer import JobEvent, notify
+from hypercube_jobs._text import indented, one_line
 from hypercube_jobs.worker._decision import Ack, DeadLetter, Outcome, Retry
 from hypercube_jobs.worker._held import NEVER, Held
 
@@ -38,7 +39,7 @@ class Reporter:
             self._notify("processed", held)
         elif isinstance(decision, DeadLetter):
             # Not as exc_info: nobody knows what the text of an error does to a log's handlers.
-            trace = "" if held.failure is None else f"\n{held.failure.traceback.rstrip()}"
+            trace = "" if held.failure is None else f"\n{indented(held.failure.traceback.rstrip())}"
             _line(logging.ERROR, held, f"dead: {_cause(held)}{trace}")
             self._notify("failed", held, final=True)
         elif isinstance(decision, Retry) and not decision.free:
@@ -85,8 +86,8 @@ def _line(level: int, held: Held, outcome: str) -> None:
         level,
         "job %s %s, queue %s, attempt %d, %.3f s: %s",
         _kind(held),
-        attempt.id,
-        attempt.queue,
+        one_line(attempt.id),
+        one_line(attempt.queue),
         attempt.number,
         held.duration,
         outcome,
@@ -96,12 +97,12 @@ def _line(level: int, held: Held, outcome: str) -> None:
 def _kind(held: Held) -> str:
     attempt = held.attempt
     kind = attempt.kind or "(of no kind)"
-    return f"{attempt.namespace}:{kind}" if attempt.namespace else kind
+    return one_line(f"{attempt.namespace}:{kind}" if attempt.namespace else kind)
 
 
 def _cause(held: Held) -> str:
     failure = held.failure
     if failure is None:
         return "for no recorded reason"
-    lines = failure.text.splitlines()
-    return f"{failure.type}: {lines[0][:_TEXT_LENGTH] if lines else ''}"
+    first = failure.text.partition("\n")[0]
+    return one_line(f"{failure.type}: {first[:_TEXT_LENGTH]}")
