@@ -54,7 +54,8 @@ class Kind:
     name: ClassVar[str]
     #: Its name in running text.
     title: ClassVar[str]
-    image: ClassVar[str]
+    #: Empty where there is none.
+    image: ClassVar[str] = ""
     #: Where it listens unless told otherwise, as in its image.
     port: ClassVar[int]
     username: ClassVar[str] = ""

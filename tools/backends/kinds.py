@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tools.backends.kind import Kind
 from tools.backends.mysql import MariaDB, MySQL
+from tools.backends.pgbouncer import PgBouncer
 from tools.backends.postgres import Postgres
 from tools.backends.rabbitmq import RabbitMQ, RabbitMQ40
 from tools.backends.redis import (
@@ -19,6 +20,7 @@ from tools.backends.sqs import Ministack, Moto
 
 _ALL: tuple[Kind, ...] = (
     Postgres(),
+    PgBouncer(),
     MySQL(),
     MariaDB(),
     Redis(),

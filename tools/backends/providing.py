@@ -138,12 +138,12 @@ def remedy(wanted: str) -> str:
     kind, way = kind_of(wanted), way_of(wanted)
     image = os.environ.get(variable(kind.name, "IMAGE")) or kind.image
     remedies = {
-        "container": f"start a Docker engine that has {image} or can pull it",
+        "container": f"start a Docker engine that has {image} or can pull it" if image else "",
         "binary": kind.remedy,
         "apt": kind.remedy,
         "url": f"set {variable(kind.name, 'URL')} to a server that tests may fill",
     }
-    return remedies[way] if way else "; or ".join(dict.fromkeys(remedies.values()))
+    return remedies[way] if way else "; or ".join(dict.fromkeys(filter(None, remedies.values())))
 
 
 def _provide(
@@ -157,6 +157,8 @@ def _provide(
         except ImportError as error:
             raise Unavailable(f"testcontainers is not installed ({error})") from error
         image = os.environ.get(variable(kind.name, "IMAGE")) or kind.image
+        if not image:
+            raise Unavailable("there is no image of it")
         containers.check(image)
         return _start(kind, _Containers(run, image), label, interrupted)
     if way == "binary":

@@ -13,7 +13,7 @@ from hypercube_queue_sql._sqlite import SQLiteDialect
 @pytest.hookimpl(optionalhook=True)
 def pytest_hypercube_servers() -> list[str]:
     """For the plugin that provides them."""
-    return ["postgres", "mysql", "mariadb"]
+    return ["postgres", "pgbouncer", "mysql", "mariadb"]
 
 
 @pytest.fixture

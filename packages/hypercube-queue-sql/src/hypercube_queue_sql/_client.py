@@ -41,6 +41,10 @@ class Client(Protocol):
         """
         ...
 
+    def stop_preparing(self) -> None:
+        """Use no statements that are prepared on the server from now on."""
+        ...
+
     def cursor(self, connection: Any) -> DBAPICursor:
         """A cursor that gives tuples, whatever is set on the connection."""
         ...

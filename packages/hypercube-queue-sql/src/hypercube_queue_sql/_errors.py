@@ -19,6 +19,8 @@ class Kind(Enum):
     LATE = auto()
     #: Transactions were in each other's way, and the server undid this one: run it again.
     AGAIN = auto()
+    #: A prepared statement is not there, or another one has its name: a pooler stands between.
+    UNPREPARED = auto()
     #: There is no room for what was to be stored.
     FULL = auto()
     #: A message is larger than the server takes.

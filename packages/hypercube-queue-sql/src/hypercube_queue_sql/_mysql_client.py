@@ -10,6 +10,7 @@ from pymysql.constants import CLIENT, SERVER_STATUS
 from pymysql.cursors import Cursor
 from sqlalchemy.engine.interfaces import DBAPICursor
 
+from hypercube_queue.driver import URLOptions
 from hypercube_queue_sql._errors import Fault, Kind
 from hypercube_queue_sql._sockets import has_ended, shut
 
@@ -115,6 +116,11 @@ _TEXTS = {
 }
 
 
+def connect_options(options: URLOptions) -> dict[str, object]:  # noqa: ARG001 - there are none
+    """What a connection is made with by options of a queue's URL."""
+    return {}
+
+
 def connect_arguments(seconds: int) -> dict[str, object]:
     """What a connection is made with, given how long a call may take."""
     return {
@@ -147,6 +153,9 @@ class PyMySQLClient:
 
     def take(self, connection: pymysql.Connection[Any]) -> Callable[[], None] | None:  # noqa: ARG002 - nothing is changed
         return None
+
+    def stop_preparing(self) -> None:
+        """PyMySQL prepares none."""
 
     def cursor(self, connection: pymysql.Connection[Any]) -> DBAPICursor:
         return cast("DBAPICursor", connection.cursor(Cursor))

@@ -17,7 +17,7 @@ from hypercube_queue_sql._delivery import Settled
 from hypercube_queue_sql._joined import Joined
 from hypercube_queue_sql._listener import Listener, hint
 from hypercube_queue_sql._notices import Notices
-from hypercube_queue_sql._postgresql_client import PsycopgClient, commits_at_once
+from hypercube_queue_sql._postgresql_client import PsycopgClient, commits_at_once, own_pid
 from hypercube_queue_sql._rows import Row, place_in_order
 from hypercube_queue_sql._server import ROWS_PER_STATEMENT, ServerDialect, statements_of
 
@@ -54,10 +54,16 @@ class PostgreSQLDialect(ServerDialect):
         self._channel = f"hypercube_{digest[:32]}"
         self._backlogs = Backlogs()
         self._notices = Notices(self._notify)
-        self._listener = Listener(self._connections.detached, self._channel, self.wakeups)
+        self._listener = Listener(
+            self._connections.detached, self._send, self._channel, self.wakeups
+        )
 
     def check_version(self, cursor: DBAPICursor) -> None:
-        [(version, schema)] = self._rows(cursor, "version")
+        [(version, schema, pid)] = self._rows(cursor, "version")
+        if pid != own_pid(cursor):
+            # A pooler stands between. In transaction mode a statement of another client can have
+            # the name that psycopg gives to ours, and run in its place.
+            self.client.stop_preparing()
         if version // 10_000 < _OLDEST:
             raise BackendError(
                 f"{self._place} is PostgreSQL {version // 10_000}, and this driver needs "
@@ -112,9 +118,11 @@ class PostgreSQLDialect(ServerDialect):
             self._rows(cursor, "notify", channel=self._channel, hints=[hint(queue_name, count)])
 
     def _notify(self, counts: Mapping[str, int]) -> None:
-        hints = [hint(name, count) for name, count in counts.items()]
+        self._send(*(hint(name, count) for name, count in counts.items()))
+
+    def _send(self, *texts: str) -> None:
         self._connections.write(
-            lambda cursor: self._rows(cursor, "notify", channel=self._channel, hints=hints),
+            lambda cursor: self._rows(cursor, "notify", channel=self._channel, hints=list(texts)),
             transaction=False,
             end=Deadline(_NOTICE_PATIENCE),
         )

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import psycopg
 from psycopg.pq import Format, TransactionStatus
 from psycopg.rows import tuple_row
 from sqlalchemy.engine.interfaces import AdaptedConnection, DBAPICursor
 
+from hypercube_queue.driver import URLOptions
 from hypercube_queue_sql._errors import Fault, Kind
 from hypercube_queue_sql._sockets import has_ended, shut
 
@@ -35,6 +36,8 @@ _KINDS = {
     "3D000": Kind.REFUSED,  # the database is missing
     "42501": Kind.REFUSED,  # a right is missing
     "54": Kind.TOO_LARGE,  # a limit of the program was exceeded
+    "26000": Kind.UNPREPARED,  # no prepared statement of this name
+    "42P05": Kind.UNPREPARED,  # there is one of this name
     "25006": Kind.WRONG_SERVER,  # a read-only transaction, or a replica
     "57P": Kind.GONE,  # the server shuts down, or an administrator ended the session
     "25P03": Kind.GONE,  # the session was idle in a transaction
@@ -62,6 +65,13 @@ _REMEDIES = {
 }
 
 
+def connect_options(options: URLOptions) -> dict[str, object]:
+    """What a connection is made with by options of a queue's URL."""
+    if options.flag("prepared_statements", True):
+        return {}
+    return {"prepare_threshold": None}
+
+
 def connect_arguments(seconds: int) -> dict[str, object]:
     """What a connection is made with, given how long a call may take."""
     return {
@@ -81,8 +91,9 @@ class PsycopgClient:
     error: type[Exception] = psycopg.Error
     commits_each = True
 
-    def __init__(self, *, owned: bool) -> None:
-        """It makes no difference whose the connections are."""
+    def __init__(self, *, owned: bool) -> None:  # noqa: ARG002 - whose they are is no matter
+        #: Whether psycopg may prepare on the server what it runs often.
+        self._prepares = True
 
     def cut(self, connection: Any) -> None:
         shut(_descriptor(connection))
@@ -100,16 +111,21 @@ class PsycopgClient:
 
         return undo
 
+    def stop_preparing(self) -> None:
+        self._prepares = False
+
     def cursor(self, connection: psycopg.Connection[Any]) -> DBAPICursor:
         # Not of the connection's cursor_factory, which may know no binary values.
-        cursor = psycopg.Cursor(connection, row_factory=tuple_row)
+        kind = psycopg.Cursor if self._prepares else _UnpreparingCursor
+        cursor = kind(connection, row_factory=tuple_row)
         cursor.format = Format.BINARY
         return cast("DBAPICursor", cursor)
 
     def begin(self, connection: psycopg.Connection[Any]) -> DBAPICursor:
         connection.execute(
             "BEGIN ISOLATION LEVEL READ COMMITTED; "
-            f"SET LOCAL idle_in_transaction_session_timeout = '{_IDLE_SECONDS}s'"
+            f"SET LOCAL idle_in_transaction_session_timeout = '{_IDLE_SECONDS}s'",
+            prepare=False,
         )
         return self.cursor(connection)
 
@@ -128,6 +144,21 @@ class PsycopgClient:
             return Fault(Kind.GONE if lost else Kind.OTHER, text)
         kind = next((_KINDS[key] for key in _KINDS if state.startswith(key)), Kind.OTHER)
         return Fault(kind, f"{text}: {_REMEDIES[state]}" if state in _REMEDIES else text)
+
+
+class _UnpreparingCursor(psycopg.Cursor[tuple[Any, ...]]):
+    """A cursor whose statements are never prepared."""
+
+    def execute(self, query: Any, params: Any = None, **options: Any) -> Self:
+        return super().execute(query, params, **{**options, "prepare": False})
+
+
+def own_pid(cursor: Any) -> int:
+    """The number of the server's process, as the beginning of the connection told it.
+
+    A pooler tells one of its own.
+    """
+    return int(cursor.connection.info.backend_pid)
 
 
 def commits_at_once(connection: Any) -> bool:

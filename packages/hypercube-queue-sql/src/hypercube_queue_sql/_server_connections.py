@@ -33,6 +33,8 @@ CONNECTIONS = 15
 #: doubles, and is random so that two of them do not meet again.
 _PAUSE = 0.005
 _LONGEST_PAUSE = 0.2
+#: What leaves a connection of no use.
+_FATAL = frozenset({Kind.GONE, Kind.WRONG_SERVER, Kind.UNPREPARED})
 #: Where the record of a pooled connection keeps when it was made, on the monotonic clock.
 _MADE_AT = "hypercube_queue_sql.made_at"
 
@@ -125,7 +127,7 @@ class ServerConnections:
                 return failure
             fault = failure.fault
             again = fault.kind is Kind.AGAIN
-            undone = fault.kind is Kind.WRONG_SERVER or (
+            undone = fault.kind in (Kind.WRONG_SERVER, Kind.UNPREPARED) or (
                 fault.kind is Kind.GONE and not failure.sent
             )
             if undone and not lost:
@@ -173,6 +175,8 @@ class ServerConnections:
             fault = self._fault(cause, watch)
             if fault.kind is Kind.WRONG_SERVER:
                 self._leave_server()
+            if fault.kind is Kind.UNPREPARED:
+                self._client.stop_preparing()
             return _Failure(fault, cause, sent)
 
     def _leave_server(self) -> None:
@@ -235,7 +239,7 @@ class ServerConnections:
     def _survives(self, error: BaseException) -> bool:
         """Whether the connection of a failed call can be used on."""
         if isinstance(error, self._client.error):
-            return self._client.fault(error).kind not in (Kind.GONE, Kind.WRONG_SERVER)
+            return self._client.fault(error).kind not in _FATAL
         # A call that was interrupted may not have read its answer.
         return isinstance(error, QueueError)
 

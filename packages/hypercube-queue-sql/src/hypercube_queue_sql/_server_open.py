@@ -26,8 +26,8 @@ def from_url(url: str) -> SQLQueue:
 
     `postgresql://user:password@host:5432/database`; `postgresql+psycopg:` and the like are the
     same. Options: `table`, `schema`, `create_tables` (false), and in seconds `poll_timeout`,
-    `visibility_timeout` and `operation_timeout`; all that the client library knows in a URL is
-    passed on to it.
+    `visibility_timeout` and `operation_timeout`; on PostgreSQL `prepared_statements` (true), too.
+    All that the client library knows in a URL is passed on to it.
     """
     parts = QueueURL(url)
     backend, _, library = parts.scheme.partition("+")
@@ -45,6 +45,7 @@ def from_url(url: str) -> SQLQueue:
     visibility_timeout = options.duration("visibility_timeout", timedelta(seconds=30))
     operation_timeout = options.duration("operation_timeout", timedelta(seconds=30))
     client = client_for(backend)
+    own = client.connect_options(options)
     rest = {name: options.text(name, "") for name in sorted(client.PARAMETERS)}
     options.refuse_unknown()
     checked_visibility(operation_timeout, field="operation_timeout")
@@ -57,8 +58,9 @@ def from_url(url: str) -> SQLQueue:
         database=parts.path.removeprefix("/") or None,
         query={name: value for name, value in rest.items() if value},
     )
+    arguments = client.connect_arguments(math.ceil(operation_timeout.total_seconds()))
     return SQLQueue(
-        _engine(database, client.connect_arguments(math.ceil(operation_timeout.total_seconds()))),
+        _engine(database, {**arguments, **own}),
         table=table,
         schema=schema,
         create_tables=create_tables,

@@ -159,11 +159,11 @@ SELECT
 SELECT pg_notify(%(channel)s::text, hint) FROM unnest(%(hints)s::text[]) AS hint
 
 -- name: version
--- With the schema that the tables are in, or will be made in.
+-- With the schema that the tables are in, or will be made in, and the number of the session.
 SELECT current_setting('server_version_num')::int, coalesce(
   (SELECT nspname FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace WHERE pg_class.oid = to_regclass('{messages}')),
   current_schema()
-)::text
+)::text, pg_backend_pid()
 
 -- name: database
 SELECT current_database()::text, (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint, host(inet_server_addr()), current_setting('port')
