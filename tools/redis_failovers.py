@@ -299,6 +299,15 @@ def run(case: Case) -> str:
     return f"| {' | '.join(cells)} |"
 
 
+def with_table(text: str, table: str) -> str:
+    """`text` with the table between its markers."""
+    before, begin, rest = text.partition(_BEGIN)
+    _, end, after = rest.partition(_END)
+    if not begin or not end:
+        raise ValueError(f"the text lacks the markers {_BEGIN} and {_END}")
+    return f"{before}{_BEGIN}\n{table}\n{_END}{after}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="The table of failovers of Redis and Valkey.")
     parser.add_argument("words", nargs="*", help="only cases with one of these in their names")
@@ -322,10 +331,7 @@ def main() -> None:
     table = "\n".join(rows)
     print(table)
     if arguments.write:
-        text = _DOCUMENT.read_text()
-        before, _, rest = text.partition(_BEGIN)
-        _, _, after = rest.partition(_END)
-        _DOCUMENT.write_text(f"{before}{_BEGIN}\n{table}\n{_END}{after}")
+        _DOCUMENT.write_text(with_table(_DOCUMENT.read_text(), table))
 
 
 if __name__ == "__main__":
