@@ -88,6 +88,11 @@ def test_the_dead_come_with_their_states() -> None:
     ("id", "change", "reason"),
     [
         (b"\xff", lambda body: body, "id is not UTF-8"),
+        (b"line\nforged", lambda body: body, "invalid name"),
+        (b"x" * 256, lambda body: body, "invalid name"),
+        (b"", lambda body: body, "invalid name"),
+        (b"id", lambda body: body.replace(b"job", b"j\nb"), "job_name"),
+        (b"id", lambda body: body.replace(b"space", b"s\x1bace"), "namespace"),
         (b"id", lambda body: b"", "cut off"),
         (b"id", lambda body: body[:7], "cut off"),
         (b"id", lambda body: body[:-1], "cut off"),
@@ -103,10 +108,11 @@ def test_bytes_that_are_no_message_are_named_without_being_shown(
     id: bytes, change: object, reason: str
 ) -> None:
     """POP-8 and ERR-6."""
-    [(_, body, _)] = _stored(Message("q", b"s3cret"))
+    [(_, body, _)] = _stored(Message("q", b"s3cret", "job", "space"))
     with pytest.raises(Unreadable, match=reason) as caught:
         message("q", id, change(body), 1)
     assert "s3cret" not in str(caught.value)
+    assert str(caught.value).isprintable()
 
 
 def test_a_delivery_keeps_what_is_stored() -> None:

@@ -247,6 +247,25 @@ def test_a_newer_layout_is_refused_and_left_alone(
     queue.ack(held)
 
 
+def test_a_name_that_no_push_takes_is_set_aside_and_not_logged_as_it_is(
+    queue: RedisQueue, client: Redis, prefix: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Who writes to the server himself forges no line of a log, and stops nobody (POP-8)."""
+    queue.push(Message("q", id="good"))
+    _meta, bodies, _state, ready, *_ = queue_keys(prefix, "q").all
+    forged = "id\nERROR forged"
+    client.hset(bodies, forged, client.hget(bodies, "good"))
+    client.lpush(ready, forged)
+    with caplog.at_level(logging.WARNING):
+        assert [each.id for each in queue.pop("q", 10, wait=_NOW)] == ["good"]
+    [record] = caplog.records
+    assert "invalid name" in record.getMessage()
+    assert record.getMessage().isprintable()
+    [dead] = queue.dead_letters("q", 10)
+    assert dead.message is None
+    assert dead.reason.isprintable()
+
+
 @pytest.mark.parametrize(
     ("url", "named"),
     [

@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from glide_sync import GlideClient, GlideClientConfiguration, NodeAddress
+from glide_sync import GlideClient, GlideClientConfiguration, NodeAddress, RequestError
 from tools.backends import exclusive, server
 from tools.backends.clusters import (
     calls,
@@ -32,8 +32,11 @@ from tools.backends.kind import Address
 from tools.backends.redis import ask
 
 from hypercube_queue import BackendError, BatchError, Message, Queue, QueueError, open_queue
-from hypercube_queue_lua import slot_of
+from hypercube_queue.driver import Deadline
+from hypercube_queue_lua import Call, slot_of
 from hypercube_queue_lua._keys import queue_keys
+from hypercube_queue_lua._scripts import script
+from hypercube_queue_valkey import _client
 
 ALL = os.environ.get("HYPERCUBE_TEST_ALL") == "1"
 
@@ -129,6 +132,46 @@ def test_a_pop_that_waits_on_a_server_that_is_demoted_moves_on(prefix: str) -> N
             assert [each.id for each in received] == ["new"]
         finally:
             _serve(old, prefix)
+
+
+@pytest.mark.parametrize("code", ["Moved", "Ask", "TryAgain", "ClusterDown"])
+def test_what_a_cluster_says_while_it_fails_over_is_not_the_last_word(
+    code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No node has run the call, so it is repeated; GLIDE gives up sooner than a failover ends."""
+    refusals = [f"An error was signalled by the server: - {code}: 1 127.0.0.1:1"] * 4
+    asked: list[int] = []
+
+    def exchange(client: object, commands: Sequence[object], end: object) -> list[object]:
+        asked.append(len(commands))
+        # The second of three is refused.
+        answers: list[object] = [[0, 0, 0, each] for each in range(len(commands))]
+        if refusals:
+            answers[len(commands) // 2] = RequestError(refusals.pop())
+        return answers
+
+    monkeypatch.setattr(_client, "_exchange", exchange)
+    made: list[_NoClient] = []
+
+    def make(_: object) -> _NoClient:
+        made.append(_NoClient())
+        return made[-1]
+
+    client = _client.ValkeyClient(make, "valkey+cluster://host", cluster=True)
+    calls = [Call(script("stats"), queue_keys("p", name).all, ()) for name in "abc"]
+    answers = client.run(calls, Deadline(timedelta(seconds=30)))
+    assert not any(isinstance(each, Exception) for each in answers)
+    assert asked == [3, 1, 1, 1, 1]
+
+
+class _NoClient:
+    """Stands in for GLIDE's, and knows of no nodes."""
+
+    def custom_command(self, command: object, route: object) -> list[object]:
+        return []
+
+    def close(self) -> None:
+        pass
 
 
 def _in_first_shard(prefix: str) -> str:

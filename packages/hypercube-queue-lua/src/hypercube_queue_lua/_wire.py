@@ -10,11 +10,12 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from hypercube_queue import MAX_DURATION, Message
+from hypercube_queue import MAX_DURATION, InvalidArgument, Message
 from hypercube_queue.driver import (
     Envelope,
     PushItem,
     UnreadableEnvelope,
+    checked_name,
     decode_envelope,
     encode_envelope,
     from_microseconds,
@@ -123,10 +124,15 @@ def message(queue_name: str, raw_id: bytes, body: bytes, attempt: int) -> Messag
     if not body.startswith(_DEFAULT_VISIBILITY):
         visibility = from_microseconds(_visibility(body))
     try:
-        id = raw_id.decode()
+        # Whoever may write to the server may have written what no push takes.
+        id = checked_name("id", raw_id.decode(), may_be_empty=False)
         envelope = decode_envelope(body[_VISIBILITY.size :])
+        checked_name("job_name", envelope.job_name, may_be_empty=True)
+        checked_name("namespace", envelope.namespace, may_be_empty=True)
     except UnicodeDecodeError:
         raise Unreadable("the id is not UTF-8") from None
+    except InvalidArgument as error:
+        raise Unreadable(f"the message has an invalid name: {error}") from None
     except UnreadableEnvelope as error:
         raise Unreadable(str(error)) from None
     return Message(

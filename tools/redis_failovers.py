@@ -1,0 +1,338 @@
+"""What failovers of Redis and Valkey cost, measured on real servers.
+
+    python -m tools.redis_failovers            # prints the table
+    python -m tools.redis_failovers --write    # writes it between the markers of its document
+    python -m tools.redis_failovers killed     # only what has this word in its name
+
+One thread pushes without a pause, through one queue object, while something is done to the
+servers, and another one pops and acknowledges before and afterwards. It fails if the objects do
+not work again by themselves, or if a message is lost where the servers had everything.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from tools.backends import exclusive, servers
+from tools.backends.clusters import (
+    cut_off,
+    fail_over,
+    is_caught_up,
+    is_primary,
+    mend,
+    move_slot,
+    owner,
+    wait_until,
+)
+from tools.backends.redis import ask
+
+from hypercube_queue import AlreadyExists, BatchError, Message, NotFound, QueueError, open_queue
+from hypercube_queue_lua import slot_of
+from hypercube_queue_lua._keys import queue_keys
+
+_DOCUMENT = Path(__file__).resolve().parent.parent / "docs/backends.md"
+_BEGIN, _END = "<!-- redis-failovers:begin -->", "<!-- redis-failovers:end -->"
+
+_PREFIX, _NAME = "failovers", "q"
+#: Seconds of pushes before and after what is done, and for which a cut lasts.
+_AROUND = 3.0
+#: Seconds after which an object that does not work again never will.
+_PATIENCE = 90.0
+
+
+@dataclass
+class Traffic:
+    """What was pushed and received, and when."""
+
+    url: str
+    pushed: dict[str, float] = field(default_factory=dict)
+    #: Whether a push succeeded is unknown.
+    doubtful: set[str] = field(default_factory=set)
+    received: dict[str, int] = field(default_factory=dict)
+    acked: set[str] = field(default_factory=set)
+    #: Were delivered after they had been acknowledged.
+    back: set[str] = field(default_factory=set)
+    errors: set[str] = field(default_factory=set)
+    done: threading.Event = field(default_factory=threading.Event)
+    #: Set while pops go on; what they took from a server that is forgotten would not be missed.
+    popping: threading.Event = field(default_factory=threading.Event)
+
+    def push(self) -> None:
+        number = 0
+        with open_queue(self.url) as queue:
+            while not self.done.is_set():
+                message = Message(_NAME, id=str(number))
+                number += 1
+                try:
+                    queue.push(message)
+                except BatchError as error:
+                    [failure] = error.failed
+                    if getattr(failure.error, "outcome_unknown", False):
+                        self.doubtful.add(message.id)
+                    elif isinstance(failure.error, AlreadyExists):
+                        raise
+                    self.errors.add(str(failure.error))
+                else:
+                    self.pushed[message.id] = time.monotonic()
+                time.sleep(0.005)
+
+    def pop(self) -> None:
+        empty_at_end = False
+        with open_queue(self.url) as queue:
+            while not empty_at_end:
+                self.popping.wait()
+                ending = self.done.is_set()
+                try:
+                    held = queue.pop(_NAME, 100, wait=timedelta(seconds=1))
+                    for each in held:
+                        self.received[each.id] = self.received.get(each.id, 0) + 1
+                        if each.id in self.acked:
+                            self.back.add(each.id)
+                    queue.ack(*held)
+                except BatchError as error:
+                    failed = {failure.index for failure in error.failed}
+                    self.acked |= {each.id for n, each in enumerate(held) if n not in failed}
+                    if not all(isinstance(each.error, NotFound) for each in error.failed):
+                        self.errors |= {str(each.error) for each in error.failed}
+                except QueueError as error:
+                    self.errors.add(str(error))
+                else:
+                    self.acked |= {each.id for each in held}
+                    # What an attempt leased and did not receive comes back after its lease.
+                    empty_at_end = ending and not held and not self._open()
+
+    def standstill(self, since: float) -> float:
+        """The longest time without a successful push, in seconds."""
+        moments = [since, *(each for each in self.pushed.values() if each > since)]
+        return max(late - early for early, late in itertools.pairwise(moments))
+
+    def wait_for_pushes(self) -> None:
+        """Wait until pushes have succeeded for a while."""
+        now = time.monotonic()
+        end = now + _PATIENCE
+        while max(self.pushed.values(), default=0.0) < now + _AROUND:
+            if time.monotonic() > end:
+                raise SystemExit(f"no push succeeds any more: {sorted(self.errors)}")
+            time.sleep(0.1)
+
+    @property
+    def lost(self) -> int:
+        return len(self.pushed.keys() - self.received.keys())
+
+    def _open(self) -> bool:
+        with open_queue(self.url) as queue:
+            counts: Any = queue
+            stats = counts.stats(_NAME)
+            return bool(stats.ready + stats.delayed + stats.in_flight)
+
+
+def _slot() -> int:
+    return slot_of(queue_keys(_PREFIX, _NAME).wake)
+
+
+def _shard(place: Any) -> tuple[Any, Any, list[Any]]:
+    """The primary that has a replica, the replica, and all that have joined."""
+    joined = list(place.nodes[:4])
+    [replica] = [node for node in joined if not is_primary(node)]
+    address = ask(replica, "INFO", "replication")
+    [primary] = [node for node in joined if f"master_port:{node.port}\r" in address]
+    return primary, replica, joined
+
+
+def _bring_here(place: Any, traffic: Traffic) -> None:
+    """Give the queue to the shard that has a replica."""
+    del traffic
+    primary, _, joined = _shard(place)
+    if owner(joined, _slot()) is not primary:
+        keys = [key.decode() for key in queue_keys(_PREFIX, _NAME).all]
+        move_slot(joined, _slot(), primary, keys)
+
+
+def _move(place: Any, traffic: Traffic) -> None:
+    primary, _, joined = _shard(place)
+    other = next(node for node in joined if is_primary(node) and node is not primary)
+    move_slot(joined, _slot(), other, [key.decode() for key in queue_keys(_PREFIX, _NAME).all])
+    traffic.wait_for_pushes()
+    _bring_here(place, traffic)
+
+
+def _fail_over(place: Any, traffic: Traffic) -> None:
+    del traffic
+    _, replica, joined = _shard(place)
+    fail_over(joined, replica)
+
+
+def _kill(place: Any, traffic: Traffic) -> None:
+    primary, _, _ = _shard(place)
+    primary.kill()
+    traffic.wait_for_pushes()
+    primary.start()
+
+
+def _cut_off(place: Any, traffic: Traffic) -> None:
+    primary, replica, joined = _shard(place)
+    cut_off(primary, replica, [node for node in joined if node is not primary])
+    traffic.wait_for_pushes()
+    mend(primary)
+    wait_until(lambda: not is_primary(primary))
+
+
+def _kill_watched(place: Any, traffic: Traffic) -> None:
+    _, *nodes = place.nodes
+    [primary] = [node for node in nodes if is_primary(node)]
+    primary.kill()
+    traffic.wait_for_pushes()
+    primary.start()
+
+
+def _isolate(place: Any, traffic: Traffic, least_replicas: str) -> None:
+    """The primary hears of no failover and has no replica any more; clients still reach it."""
+    sentinel, *nodes = place.nodes
+    [old] = [node for node in nodes if is_primary(node)]
+    [new] = [node for node in nodes if node is not old]
+    ask(old, "CONFIG", "SET", "min-replicas-to-write", least_replicas)
+    ask(old, "ACL", "SETUSER", "default", "-replicaof", "-slaveof")
+    try:
+        ask(sentinel, "SENTINEL", "FAILOVER", place.service)
+        wait_until(lambda: is_primary(new))
+        traffic.wait_for_pushes()
+    finally:
+        ask(old, "ACL", "SETUSER", "default", "+@all")
+        ask(old, "CONFIG", "SET", "min-replicas-to-write", "0")
+        ask(old, "REPLICAOF", new.host, str(new.port))
+
+
+def _isolate_careful(place: Any, traffic: Traffic) -> None:
+    _isolate(place, traffic, "1")
+
+
+def _isolate_careless(place: Any, traffic: Traffic) -> None:
+    _isolate(place, traffic, "0")
+
+
+@dataclass(frozen=True)
+class Case:
+    """Something that happens to servers of one kind."""
+
+    kind: str
+    scheme: str
+    what: str
+    do: Callable[[Any, Traffic], None]
+    #: Whether the new primary had everything.
+    is_orderly: bool = False
+
+
+def _cases() -> list[Case]:
+    careful = "Sentinel: primary cut off, with `min-replicas-to-write 1`"
+    careless = f"the same without it, healed after {_AROUND:g} s"
+    cases = [
+        Case("redis-sentinel", "redis+sentinel", "Sentinel: primary killed", _kill_watched),
+        Case("redis-sentinel", "redis+sentinel", careful, _isolate_careful),
+        Case("redis-sentinel", "redis+sentinel", careless, _isolate_careless),
+    ]
+    for kind, scheme, title in (
+        ("redis-cluster-replica", "redis+cluster", "Redis Cluster"),
+        ("valkey-cluster-replica", "redis+cluster", "Valkey Cluster by redis-py"),
+        ("valkey-cluster-replica", "valkey+cluster", "Valkey Cluster by GLIDE"),
+    ):
+        cases += [
+            Case(kind, scheme, f"{title}: slot moved, and back", _move, is_orderly=True),
+            Case(kind, scheme, f"{title}: `CLUSTER FAILOVER`", _fail_over, is_orderly=True),
+            Case(kind, scheme, f"{title}: primary killed", _kill),
+        ]
+        if kind.startswith("valkey"):
+            cases.append(
+                Case(kind, scheme, f"{title}: primary cut off, replica took over", _cut_off)
+            )
+    return cases
+
+
+def run(case: Case) -> str:
+    """The row of a case; raises SystemExit where something was lost that was safe."""
+    with exclusive(case.kind) as place:
+        path = place.service or "0"
+        url = place.url(
+            case.scheme, path, prefix=_PREFIX, operation_timeout=5, visibility_timeout=5
+        )
+        traffic = Traffic(url)
+        if place.service:
+            _, *nodes = place.nodes
+        else:
+            _bring_here(place, traffic)
+            nodes = [*_shard(place)[:2]]
+        old, new = sorted(nodes, key=is_primary, reverse=True)
+        wait_until(lambda: is_caught_up(old, new))
+        with ThreadPoolExecutor(2) as threads:
+            working = [threads.submit(traffic.push), threads.submit(traffic.pop)]
+            try:
+                traffic.popping.set()
+                traffic.wait_for_pushes()
+                traffic.popping.clear()
+                begun = time.monotonic()
+                case.do(place, traffic)
+                traffic.wait_for_pushes()
+            finally:
+                traffic.done.set()
+                traffic.popping.set()
+            for each in working:
+                each.result(_PATIENCE)
+    if strange := traffic.received.keys() - traffic.pushed.keys() - traffic.doubtful:
+        raise SystemExit(f"{case.what}: {len(strange)} messages were received that nobody pushed")
+    if case.is_orderly and traffic.lost:
+        raise SystemExit(f"{case.what}: {traffic.lost} messages are lost")
+    cells = (
+        case.what,
+        f"{traffic.standstill(begun):.1f} s",
+        f"{traffic.lost} of {len(traffic.pushed):,}",
+        str(len(traffic.back)),
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def with_table(text: str, table: str) -> str:
+    """`text` with the table between its markers."""
+    before, begin, rest = text.partition(_BEGIN)
+    _, end, after = rest.partition(_END)
+    if not begin or not end:
+        raise ValueError(f"the text lacks the markers {_BEGIN} and {_END}")
+    return f"{before}{_BEGIN}\n{table}\n{_END}{after}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="The table of failovers of Redis and Valkey.")
+    parser.add_argument("words", nargs="*", help="only cases with one of these in their names")
+    parser.add_argument("--write", action="store_true", help="write it into docs/backends.md")
+    arguments = parser.parse_args()
+    words = [word.lower() for word in arguments.words]
+    cases = [
+        case
+        for case in _cases()
+        if not words or any(word in f"{case.kind} {case.what}".lower() for word in words)
+    ]
+    rows = [
+        "| what was done | no push succeeded for | lost | came back |",
+        "| --- | --- | --- | --- |",
+    ]
+    with servers(*sorted({case.kind for case in cases})):
+        for case in cases:
+            row = run(case)
+            print(row, file=sys.stderr, flush=True)
+            rows.append(row)
+    table = "\n".join(rows)
+    print(table)
+    if arguments.write:
+        _DOCUMENT.write_text(with_table(_DOCUMENT.read_text(), table))
+
+
+if __name__ == "__main__":
+    main()
