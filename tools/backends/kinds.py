@@ -5,7 +5,7 @@ from __future__ import annotations
 from tools.backends.kind import Kind
 from tools.backends.mysql import MariaDB, MySQL
 from tools.backends.postgres import Postgres
-from tools.backends.rabbitmq import RabbitMQ, RabbitMQ40
+from tools.backends.rabbitmq import RabbitMQ, RabbitMQ40, RabbitMQCluster
 from tools.backends.redis import (
     Redis,
     RedisCluster,
@@ -30,6 +30,7 @@ _ALL: tuple[Kind, ...] = (
     ValkeyReplicatedCluster(),
     RabbitMQ(),
     RabbitMQ40(),
+    RabbitMQCluster(),
     Moto(),
     Ministack(),
 )
