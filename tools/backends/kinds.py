@@ -6,7 +6,7 @@ from tools.backends.kind import Kind
 from tools.backends.mysql import MariaDB, MySQL
 from tools.backends.pgbouncer import PgBouncer
 from tools.backends.postgres import Postgres
-from tools.backends.rabbitmq import RabbitMQ, RabbitMQ40
+from tools.backends.rabbitmq import RabbitMQ, RabbitMQ40, RabbitMQCluster
 from tools.backends.redis import (
     Redis,
     RedisCluster,
@@ -32,6 +32,7 @@ _ALL: tuple[Kind, ...] = (
     ValkeyReplicatedCluster(),
     RabbitMQ(),
     RabbitMQ40(),
+    RabbitMQCluster(),
     Moto(),
     Ministack(),
 )

@@ -44,7 +44,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.hookimpl(optionalhook=True)
 def pytest_hypercube_servers() -> list[str]:
     """For the plugin that provides them."""
-    return _BACKENDS
+    return [*_BACKENDS, "rabbitmq-cluster"] if ALL else _BACKENDS
 
 
 @pytest.fixture(params=[pytest.param(name, marks=pytest.mark.server(name)) for name in _BACKENDS])

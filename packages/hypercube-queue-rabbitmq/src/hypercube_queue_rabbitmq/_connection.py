@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,18 +19,22 @@ from pika.connection import Parameters  # type: ignore[import-untyped]
 from pika.exceptions import AMQPConnectionError, AMQPError  # type: ignore[import-untyped]
 
 from hypercube_queue_rabbitmq._channel import Channel
+from hypercube_queue_rabbitmq._errors import innermost
 
 logger = logging.getLogger("hypercube_queue_rabbitmq")
 
 
 class Connection:
-    """A connection that its users share, to the first of `places` that answers.
+    """A connection that its users share, to one of `places`.
 
-    `on_lost` is called each time it ends. Methods raise what pika raises.
+    The first attempt begins at random, each later one with the place after the last that answered:
+    a node which was cut off from its cluster accepts connections and does nothing else. `on_lost`
+    is called each time the connection ends. Methods raise what pika raises.
     """
 
     def __init__(self, places: Sequence[Parameters], on_lost: Callable[[], None]) -> None:
         self._places = places
+        self._next = random.randrange(len(places))  # noqa: S311 - no secret
         self._on_lost = on_lost
         self._raw: Any = None
         self._opening: asyncio.Task[None] | None = None
@@ -79,16 +84,23 @@ class Connection:
             await asyncio.wait([self._ended], timeout=seconds)
 
     async def _connect(self) -> None:
-        *preferred, last = self._places
-        for place in preferred:
+        order = [(self._next + step) % len(self._places) for step in range(len(self._places))]
+        for index in order:
+            place = self._places[index]
             try:
                 await self._connect_to(place)
-            except (AMQPError, OSError):
-                # pika has told the log why.
-                logger.warning("%s:%s is not reached; trying the next", place.host, place.port)
+            except (AMQPError, OSError) as error:
+                if index == order[-1]:
+                    raise
+                logger.warning(
+                    "%s:%s is not reached: %s; trying the next host",
+                    place.host,
+                    place.port,
+                    innermost(error),
+                )
             else:
+                self._next = (index + 1) % len(self._places)
                 return
-        await self._connect_to(last)
 
     async def _connect_to(self, place: Parameters) -> None:
         loop = asyncio.get_running_loop()

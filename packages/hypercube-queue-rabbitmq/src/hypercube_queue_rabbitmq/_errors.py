@@ -77,7 +77,7 @@ def _explained(error: BaseException, *, sent: bool) -> str:
         return "no answer in time" if sent else "it cannot be reached in time"
     lost = sent or isinstance(error, StreamLostError | ConnectionClosed | AMQPHeartbeatTimeout)
     what = "the connection was lost" if lost else "no connection"
-    return f"{what}: {_innermost(error)}"
+    return f"{what}: {innermost(error)}"
 
 
 def _refusal(code: int, reason: str) -> str:
@@ -92,8 +92,8 @@ def _refusal(code: int, reason: str) -> str:
     return text if remedy is None else f"{text}; {remedy}"
 
 
-def _innermost(error: BaseException) -> str:
-    """What pika wraps several times over while it connects."""
+def innermost(error: BaseException) -> str:
+    """The reason that pika wraps several times over while it connects."""
     while True:
         inner = error.args[0] if error.args else None
         several = getattr(inner, "exceptions", None) or getattr(error, "exceptions", None)

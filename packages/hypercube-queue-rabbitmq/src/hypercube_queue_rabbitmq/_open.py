@@ -24,11 +24,11 @@ def from_url(url: str) -> RabbitMQQueue:
     """The queue that an `amqp:` or `amqps:` URL names; nothing is contacted before the first call.
 
     `amqp://user:password@host:5672/vhost`; without a vhost it is "/", which is written %2F
-    where it stands for itself. Several hosts, `one:5672,two`, are tried in their order whenever
-    a connection is needed. Options: `queue_type` (quorum or classic), `declare` (true),
-    `prefix`, `heartbeat` (seconds), `ssl_ca_certs`, `ssl_certfile`, `ssl_keyfile`,
-    `ssl_check_hostname` (with TLS), and in seconds `max_hold`, `poll_timeout`,
-    `visibility_timeout` and `operation_timeout`.
+    where it stands for itself. Of several hosts, `one:5672,two`, one at random is connected to,
+    and the next that answers whenever a connection was lost or given up. Options: `queue_type`
+    (quorum or classic), `declare` (true), `prefix`, `heartbeat` (seconds), `ssl_ca_certs`,
+    `ssl_certfile`, `ssl_keyfile`, `ssl_check_hostname` (with TLS), and in seconds `max_hold`,
+    `poll_timeout`, `visibility_timeout` and `operation_timeout`.
     """
     parts = QueueURL(url, several_hosts=True)
     if parts.scheme not in _PORTS:

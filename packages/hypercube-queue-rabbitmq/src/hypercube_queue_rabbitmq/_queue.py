@@ -53,9 +53,9 @@ class RabbitMQQueue(Closing):
     """A queue on RabbitMQ, through connections of pika's that it makes itself.
 
     `parameters` say where and as whom; nothing is contacted before the first call. Of several,
-    as for the nodes of a cluster, the first that answers counts, in their order, whenever a
-    connection is needed. One thread with two connections serves all callers, as many as there
-    are.
+    as for the nodes of a cluster, one at random is connected to, and the next that answers
+    whenever a connection was lost or given up. One thread with two connections serves all
+    callers, as many as there are.
 
     `queue_type` is "quorum", replicated and with exact attempts, or "classic". With `declare`
     queues and their dead letters are declared when they are first used; otherwise they are
