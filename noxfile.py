@@ -48,6 +48,9 @@ PYTHONS = nox.project.python_versions(
     nox.project.load_toml(ROOT / next(iter(PACKAGES.values())).folder / "pyproject.toml")
 )
 
+#: Each measures the failovers of some backends.
+FAILOVERS = sorted(file.stem for file in (ROOT / "tools").glob("*_failovers.py"))
+
 #: The releases of Debian whose own Python serves, 12 and 13.
 DEBIANS = ("bookworm", "trixie")
 
@@ -182,6 +185,14 @@ def bench(session: nox.Session) -> None:
     # Its compiled form, which is what peers are measured with.
     _install(session, *_everything(), *SERVERS, "psycopg[binary]")
     session.run("python", "-m", "tools.bench", *session.posargs)
+
+
+@nox.session(requires=["wheels"])
+@nox.parametrize("script", [nox.param(script, id=script.split("_")[0]) for script in FAILOVERS])
+def failovers(session: nox.Session, script: str) -> None:
+    """Measure what failovers cost, on real servers; `-- --write` writes it into the documents."""
+    _install(session, *_everything(), *SERVERS)
+    session.run("python", "-m", f"tools.{script}", *session.posargs)
 
 
 @nox.session(requires=["wheels"])

@@ -30,6 +30,7 @@ extensions = ["myst_parser", "sphinx.ext.autodoc"]
 root_doc = "docs/index"
 include_patterns = [
     "README.md",
+    "SECURITY.md",
     "docs/**.md",
     "packages/*/*.md",
     "packages/*/examples/*.md",

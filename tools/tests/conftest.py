@@ -18,7 +18,7 @@ sys.path.insert(0, str(ROOT / "tools"))
 def pytest_hypercube_servers() -> list[str]:
     """One server in each of the ways to get it, as most get it; and what documents speak of."""
     ways = ["redis", "redis@container", "redis@binary", "redis@apt", "redis-cluster@binary"]
-    return [*ways, "rabbitmq"]
+    return [*ways, "rabbitmq", "postgres", "mysql"]
 
 
 class Inner:

@@ -239,3 +239,38 @@ def test_the_permissions_that_the_documentation_names_are_enough(
         open_(f"amqp://{name}:secret@{place.host}:{place.port}/").push(Message("other"))
     assert "grant the user" in str(caught.value)
     rabbitmqctl(place, "delete_user", name)
+
+
+def test_a_producer_needs_no_more_than_to_publish(
+    shared: Server,
+    queue: RabbitMQQueue,
+    prefix: str,
+    open_: Callable[[str], RabbitMQQueue],
+    rabbitmqctl: Callable[..., str],
+) -> None:
+    """The permissions of docs/trust.md, for queues that somebody else has declared."""
+    queue.push(Message("work", b"declared"))
+    name = prefix.removesuffix(".")
+    address = f"amqp://{name}:secret@{shared.host}:{shared.port}/?prefix={prefix}&declare=false"
+    later = Message("work", b"later", delay=timedelta(milliseconds=123))
+    steps = r"hypercube\.delay\..*"
+    rabbitmqctl(shared, "add_user", name, "secret")
+
+    rabbitmqctl(shared, "set_permissions", name, "^$", r"^amq\.default$", "^$")
+    producer = open_(address)
+    producer.push(Message("work", b"now"))
+    with pytest.raises(BatchError) as caught:
+        producer.push(later)
+    assert "grant the user" in str(caught.value.failed[0].error)
+    with pytest.raises(BackendError, match="read access to queue"):
+        producer.pop("work", wait=timedelta(0))
+
+    rabbitmqctl(
+        shared, "set_permissions", name, f"^{steps}", rf"^(amq\.default|{steps})$", f"^{steps}"
+    )
+    open_(address).push(later)
+    received: list[bytes] = []
+    while len(received) < 3:
+        received += [each.payload for each in queue.pop("work", wait=timedelta(seconds=20))]
+    assert received == [b"declared", b"now", b"later"]
+    rabbitmqctl(shared, "delete_user", name)
