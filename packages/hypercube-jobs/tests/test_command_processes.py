@@ -380,13 +380,17 @@ def test_a_process_is_replaced_though_one_that_it_forked_lives_on(folder: Path) 
         os.kill(int((folder / "forked").read_text()), signal.SIGKILL)
 
 
-def test_a_process_ends_with_its_supervisor_though_others_hold_the_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize("pidfd", ["pidfd", "no pidfd"])
+def test_a_process_ends_with_its_supervisor_though_others_hold_the_line(
+    tmp_path: Path, pidfd: str
+) -> None:
     """By the end of its parent, not only by that of the line."""
     supervisor = """
         import os, socket, subprocess, sys, time
         ours, theirs = socket.socketpair()
         child = subprocess.Popen(
-            [sys.executable, "child.py", str(theirs.fileno())], pass_fds=[theirs.fileno()]
+            [sys.executable, "child.py", str(theirs.fileno()), sys.argv[1]],
+            pass_fds=[theirs.fileno()],
         )
         if os.fork() == 0:  # holds both ends
             time.sleep(300)
@@ -397,7 +401,7 @@ def test_a_process_ends_with_its_supervisor_though_others_hold_the_line(tmp_path
         import os, sys, threading
         from pathlib import Path
         from hypercube_jobs.worker import _supervised
-        if "no pidfd" in sys.argv[0]:
+        if sys.argv[2] == "no pidfd":
             _supervised._pidfd = lambda pid: None
         line = _supervised.Line(int(sys.argv[1]))
         ended = threading.Event()
@@ -407,7 +411,9 @@ def test_a_process_ends_with_its_supervisor_though_others_hold_the_line(tmp_path
     """
     (tmp_path / "child.py").write_text(textwrap.dedent(child))
     supervising = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(supervisor)], cwd=tmp_path, start_new_session=True
+        [sys.executable, "-c", textwrap.dedent(supervisor), pidfd],
+        cwd=tmp_path,
+        start_new_session=True,
     )
     try:
         until(lambda: (tmp_path / "told").exists() and (tmp_path / "told").read_text())

@@ -26,6 +26,7 @@ from hypercube_jobs import (
     process,
 )
 from hypercube_jobs._command._schedule import scheduling
+from hypercube_jobs.worker import _execution, _watch
 from hypercube_jobs.worker._event_loop import EventLoop
 from hypercube_jobs.worker._execution import Execution
 from hypercube_jobs.worker._leases import Leases
@@ -446,3 +447,73 @@ def test_a_periodic_job_whose_function_exits_stops_no_others(box: Any) -> None:
     box.jobs.schedule("good", Every(timedelta(seconds=20)), Note("x"))
     Scheduler(box.jobs).look()
     assert box.counts()[1] > 0
+
+
+def test_a_thread_that_hangs_is_told_of(
+    box: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Here an observer keeps settlements from getting on; the log says where it is."""
+    monkeypatch.setattr(_watch, "_STUCK", 0.2)
+    monkeypatch.setattr(_execution, "_LOOK", 0.05)
+    caplog.set_level("INFO")
+    go = threading.Event()
+
+    class Hangs(Observer):
+        def processed(self, event: Any) -> None:
+            go.wait()  # the line that hangs
+
+    box.jobs.add_observer(Hangs())
+    box.jobs.handler("note")(handle_nothing)
+    box.jobs.dispatch(Note("x"))
+    running = box.start()
+    try:
+        box.until(lambda: "has not got on for 0 s, and this worker cannot go on" in caplog.text)
+        assert "go.wait()  # the line that hangs" in caplog.text
+    finally:
+        go.set()
+    box.until(lambda: "settling jobs, or an observer that is told of them, gets on" in caplog.text)
+    running.stop()
+    running.end()
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        (0, "hypercube-job has died of RuntimeError: can't start new thread"),
+        (2, "so fewer jobs run at once: 2 instead of 5"),
+    ],
+)
+def test_a_system_without_threads_is_told_of(
+    box: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, given: int,
+    text: str,
+) -> None:  # fmt: skip
+    """With some of them it goes on, without any it cannot."""
+    start = threading.Thread.start
+    left = [None] * given
+
+    def scarce(thread: threading.Thread) -> None:
+        if thread.name == "hypercube-job" and (not left or left.pop()):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    done: list[str] = []
+    together = threading.Barrier(max(given, 1))
+
+    @box.jobs.handler("note")
+    def handle(job: Note) -> None:
+        together.wait(30)
+        done.append(job.text)
+
+    monkeypatch.setattr(threading.Thread, "start", scarce)
+    for _ in range(4):
+        box.jobs.dispatch(Note("x"))
+    running = box.start(concurrency=5)
+    if given:
+        box.until(lambda: len(done) == 4)
+        running.stop()
+        running.end()
+        assert text in caplog.text
+    else:
+        with pytest.raises(WorkerFailed, match=text):
+            running.end()
+        assert box.counts() == (4, 0, 0, 0)

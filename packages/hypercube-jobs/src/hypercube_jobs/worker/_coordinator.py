@@ -110,10 +110,15 @@ class Coordinator:
             interruption=Interruption() if options.interrupt_threads else None,
             failed=self._fail,
         )
-        self._watch = Watch(
-            self._execution, options, jobs.clock, give_back=self._give_back, end_with=self._end_with
-        )
         self._leases = Leases(queue, self._holding, self._lose, self._fail)
+        self._watch = Watch(
+            self._execution,
+            options,
+            jobs.clock,
+            threads=(self._settlement.progress, self._leases.progress),
+            give_back=self._give_back,
+            end_with=self._end_with,
+        )
 
     def run(self, on_ready: Callable[[], None]) -> Ending:
         """Work until there is a reason to stop, and leave nothing behind that can be settled.

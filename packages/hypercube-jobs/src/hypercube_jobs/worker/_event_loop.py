@@ -225,8 +225,12 @@ class _Attempts:
                 raise  # of a coroutine that is collected, in whichever thread
             held.error = error
         held.task = None  # not kept any longer, as in _drive
-        following = self._slots.turn(held)
-        self._slots.complete(held)
+        following: Held | None = None
+        try:
+            following = self._slots.turn(held)
+            self._slots.complete(held)
+        except BaseException as error:  # noqa: BLE001  # a bug; else only its task would end
+            self._failed("the event loop", error)
         if self._driving:
             self._driving = False
             self._following = following

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -18,13 +19,15 @@ from hypercube_jobs.worker._interruption import Interruption
 from hypercube_jobs.worker._service_thread import service_thread
 from hypercube_jobs.worker._waiting import PATIENCE, Waiting
 
+_log = logging.getLogger("hypercube_jobs.worker")
+
 #: A slot whose job has run for longer than this takes no part in what is popped ahead, and a
 #: delivery that has waited for longer is given back. In seconds.
 START_WITHIN = 0.1
 #: How much the latest run time counts in the average.
 _WEIGHT = 0.1
-#: A wait longer than this is cut, since platforms limit them. In seconds.
-_LONG = 3600.0
+#: How often the watch looks after the worker's own threads, in seconds.
+_LOOK = 10.0
 #: How often the watch looks after the event loop while asynchronous attempts run, in seconds.
 _LOOK_AT_LOOP = 1.0
 
@@ -92,6 +95,7 @@ class Execution:
         self._running: set[Held] = set()
         self._free = concurrency
         self._threads = 0
+        self._short_of_threads = False
         self._resting = 0
         self._ended = 0
         self._run_seconds: float | None = None
@@ -184,9 +188,10 @@ class Execution:
         """Wait for what is due: attempts over their time-outs, and deliveries to give back.
 
         The latter have not started in time while all slots are taken. It also returns, with
-        nothing, once a second while asynchronous attempts run or with `look_at_loop`. None
-        once closed.
+        nothing, after ten seconds, and once a second while asynchronous attempts run or with
+        `look_at_loop`. None once closed.
         """
+        return_at = time.monotonic() + _LOOK
         with self._lock:
             while not self._closed:
                 now = time.monotonic()
@@ -198,15 +203,15 @@ class Execution:
                 while not self._free and self._waiting and self._start_by() <= now:
                     late.append(self._waiting.take_first())
                 looks = look_at_loop or any(held.is_async for held in self._running)
-                if overdue or late or (looks and now >= self._loop_looked_at + _LOOK_AT_LOOP):
+                look_at = self._loop_looked_at + _LOOK_AT_LOOP if looks else return_at
+                if overdue or late or now >= min(look_at, return_at):
                     self._loop_looked_at = now
                     return overdue, late
                 self._watch_at = min((held.deadline for held in self._running), default=NEVER)
-                if looks:
-                    self._watch_at = min(self._watch_at, self._loop_looked_at + _LOOK_AT_LOOP)
+                self._watch_at = min(self._watch_at, look_at, return_at)
                 if self._waiting:
                     self._watch_at = min(self._watch_at, max(self._start_by(), now + 0.01))
-                self._watching.wait(min(self._watch_at - now, _LONG))
+                self._watching.wait(self._watch_at - now)
             return None
 
     def seconds_blocked(self) -> float:
@@ -321,10 +326,19 @@ class Execution:
             thread = service_thread("hypercube-job", self._serve, self._failed)
             try:
                 thread.start()
-            except RuntimeError:
-                if not self._threads:
-                    raise  # without any, nothing would ever run
-                return  # the system gives no more, so fewer jobs run at once
+            except RuntimeError as error:
+                if not self._threads:  # without any, nothing would ever run
+                    self._failed(thread.name, error)
+                elif not self._short_of_threads:
+                    self._short_of_threads = True
+                    _log.warning(
+                        "the system gives no more threads (%s), so fewer jobs run at once: %d "
+                        "instead of %d",
+                        error,
+                        self._threads,
+                        self._concurrency,
+                    )
+                return
             self._threads += 1
 
     def _serve(self) -> None:

@@ -11,7 +11,7 @@ from datetime import timedelta
 
 from hypercube_jobs._failure import text_of
 from hypercube_jobs.worker._held import NEVER, Held, Holding
-from hypercube_jobs.worker._service_thread import service_thread
+from hypercube_jobs.worker._service_thread import Progress, service_thread
 from hypercube_queue import (
     BackendError,
     BatchError,
@@ -67,6 +67,7 @@ class Leases:
         self._wake_at = NEVER
         self._closed = False
         self._in_trouble = False
+        self.progress = Progress("extending leases")
         self._thread = service_thread("hypercube-leases", self._run, failed)
 
     def start(self) -> None:
@@ -93,7 +94,8 @@ class Leases:
         while not self._closed:
             with self._changed:
                 self._wake_at = NEVER  # from here on `added` says what the look below misses
-            first = self._extend_due()
+            with self.progress:
+                first = self._extend_due()
             with self._changed:
                 self._wake_at = min(self._wake_at, first)
                 pause = self._wake_at - time.monotonic()

@@ -14,7 +14,7 @@ from hypercube_jobs.worker._bell import Bell
 from hypercube_jobs.worker._decision import Ack, DeadLetter, Release
 from hypercube_jobs.worker._held import Held, Holding
 from hypercube_jobs.worker._report import Reporter
-from hypercube_jobs.worker._service_thread import service_thread
+from hypercube_jobs.worker._service_thread import Progress, service_thread
 from hypercube_queue import (
     BackendError,
     BatchError,
@@ -73,6 +73,7 @@ class Settlement:
         self._closing = False
         self._giving_up = False
         self._dead = False
+        self.progress = Progress("settling jobs, or an observer that is told of them,")
         self._thread = service_thread("hypercube-settle", self._run, failed)
 
     def start(self) -> None:
@@ -115,7 +116,8 @@ class Settlement:
         try:
             while batch := self._next_batch():
                 try:
-                    self._settle(batch)
+                    with self.progress:
+                        self._settle(batch)
                 except BaseException:  # noqa: BLE001  # a bug in a driver: leases bring them back
                     _log.exception("settling %d jobs failed; they will run again", len(batch))
                     self._holding.remove(batch)

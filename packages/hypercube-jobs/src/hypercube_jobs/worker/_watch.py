@@ -1,9 +1,9 @@
-"""The watch over time-outs, and over the event loop that asynchronous ones depend on."""
+"""The watch over time-outs, and over the threads that do not get on."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from hypercube_jobs._clock import Clock
 from hypercube_jobs._failure import Frames, failure_of, frames_of_thread, stack_text
@@ -11,6 +11,7 @@ from hypercube_jobs.worker._event_loop import where
 from hypercube_jobs.worker._execution import Execution
 from hypercube_jobs.worker._held import Cause, Held
 from hypercube_jobs.worker._options import WorkerOptions
+from hypercube_jobs.worker._service_thread import Progress
 from hypercube_jobs.worker._verdict import time_limit_error
 
 _log = logging.getLogger("hypercube_jobs.worker")
@@ -19,6 +20,8 @@ _log = logging.getLogger("hypercube_jobs.worker")
 CLEAN_UP = 5.0
 #: How long the event loop may be blocked before it is told, in seconds.
 _BLOCKED = 5.0
+#: How long a call to the backend, or to observers, may take before it is told, in seconds.
+_STUCK = 60.0
 
 
 class Watch:
@@ -34,6 +37,7 @@ class Watch:
         options: WorkerOptions,
         clock: Clock,
         *,
+        threads: Sequence[Progress],
         give_back: Callable[[list[Held]], None],
         end_with: Callable[[Held], None],
     ) -> None:
@@ -42,6 +46,8 @@ class Watch:
         self._clock = clock
         self._give_back = give_back
         self._end_with = end_with
+        self._threads = threads
+        self._stuck: set[Progress] = set()
         self._loop_is_blocked = False
         #: What blocks the event loop is over its time-out, and the process ends for it.
         self.loop_is_lost = False
@@ -52,6 +58,7 @@ class Watch:
             overdue, late = due
             try:
                 self._look_at_loop()
+                self._look_at_threads()
                 for held in overdue:
                     self._end_time(held)
                 self._give_back(late)
@@ -73,7 +80,24 @@ class Watch:
             time_limit_error(held), attempt=held.attempt.number, at=self._clock(), stack=stack
         )
 
-    # Threads
+    # Threads of the worker
+
+    def _look_at_threads(self) -> None:
+        for thread in self._threads:
+            seconds = thread.seconds()
+            if seconds >= _STUCK and thread not in self._stuck:
+                self._stuck.add(thread)
+                _log.warning(
+                    "%s has not got on for %.0f s, and this worker cannot go on without%s",
+                    thread.work,
+                    seconds,
+                    _shown(thread.stack()),
+                )
+            elif seconds < _STUCK and thread in self._stuck:
+                self._stuck.remove(thread)
+                _log.info("%s gets on again", thread.work)
+
+    # Threads of handlers
 
     def _end_time_of_thread(self, held: Held) -> None:
         consequence = (
