@@ -14,13 +14,14 @@ from typing import Protocol, TypeVar, cast
 from hypercube_jobs import _attempt
 from hypercube_jobs._backoff import Constant, Exponential
 from hypercube_jobs._clock import Clock
-from hypercube_jobs._failure import failure_of
+from hypercube_jobs._failure import failure_of, first_line
 from hypercube_jobs._inline import InlineQueue
 from hypercube_jobs._middleware import Dispatch, Middleware, dispatching
 from hypercube_jobs._observer import JobEvent, Observer, notify
 from hypercube_jobs._policy import check_limits, checked_retries, checked_timeout
 from hypercube_jobs._record import Record
 from hypercube_jobs._registry import Kind
+from hypercube_jobs._text import indented
 from hypercube_jobs._transactions import Late, after_commit, is_async, plain_connection
 from hypercube_queue import (
     MAX_DURATION,
@@ -239,8 +240,8 @@ class Dispatcher:
             message.id,
             "could not be stored" if self._inline is None else "failed",
             failure.type,
-            failure.text,
-            failure.traceback.rstrip(),
+            first_line(failure.text),
+            indented(failure.traceback.rstrip()),
         )
 
     # Within

@@ -10,8 +10,9 @@ from datetime import datetime
 from itertools import islice
 
 from hypercube_jobs._errors import NotSupported
-from hypercube_jobs._failure import Failure
+from hypercube_jobs._failure import Failure, first_line
 from hypercube_jobs._record import Record
+from hypercube_jobs._text import one_line
 from hypercube_queue import (
     DeadLetter,
     DeadLetterStore,
@@ -198,10 +199,10 @@ def _failed_job(letter: DeadLetter, queue_name: str, *, payload: bool) -> Failed
     message = letter.message
     record = Record.read(b"" if message is None else message.extra)
     failure = record.failure
-    reason = letter.reason
+    reason = one_line(letter.reason)
     if failure is not None and not reason:
-        lines = failure.text.splitlines()
-        reason = f"{failure.type}: {lines[0]}" if lines else failure.type
+        line = first_line(failure.text)
+        reason = f"{failure.type}: {line}" if line else failure.type
     return FailedJob(
         id="" if message is None else message.id,
         kind="" if message is None else message.job_name,

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import TypeAlias
 
+from hypercube_jobs._text import one_line
 from hypercube_queue.driver import from_epoch_microseconds
 
 #: What a failure may take of the headroom that every driver keeps for it, as encoded JSON.
@@ -26,6 +27,8 @@ _INNER_FRAMES = 12
 
 #: All that some store, terminal or parser refuses: controls but tab and newline, surrogates.
 _UNWANTED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+#: Before each further line of a text, so that none can pass for a line of its own.
+_INDENT = "    "
 _OUR_FOLDER = str(Path(__file__).parent)
 
 #: Frames and the lines that they are at, outermost first.
@@ -66,7 +69,7 @@ def failure_of(
     except BaseException:  # noqa: BLE001  # an error may do anything when it is looked at
         lines = []
     return Failure(
-        type=_cut(type_name(error), _TYPE_BYTES),
+        type=one_line(_cut(type_name(error), _TYPE_BYTES)),
         text=_cut(text_of(error), _TEXT_BYTES),
         attempt=attempt,
         at=at,
@@ -98,7 +101,8 @@ def from_wire(value: object) -> Failure | None:
     if not isinstance(attempt, int) or not isinstance(at, int):
         return None
     try:
-        return Failure(type_, text, attempt, from_epoch_microseconds(at), trace)
+        # Anybody who may push can write a record.
+        return Failure(one_line(type_), text, attempt, from_epoch_microseconds(at), trace)
     except OverflowError:
         return None
 
@@ -144,6 +148,11 @@ def cleaned(text: str) -> str:
     return _UNWANTED.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
+def first_line(text: str) -> str:
+    """The first line of an error's text, as a log shows it."""
+    return one_line(text.partition("\n")[0])
+
+
 def _cut(text: str, limit: int) -> str:
     """`text`, cleaned, in at most `limit` bytes of JSON; what is cut goes from the middle."""
     # Before cleaning: a text of a gigabyte must not cost a second one.
@@ -172,7 +181,8 @@ def _error_lines(error: BaseException, depth: int, seen: set[int]) -> Iterator[s
         yield from _error_lines(cause, depth - 1, seen)
         yield "which led to:\n"
     yield from _stack_lines(_frames_in(error.__traceback__))
-    yield f"{type_name(error)}: {_cut(text_of(error), _TEXT_BYTES // 6)}\n"
+    text = _cut(text_of(error), _TEXT_BYTES // 6).replace("\n", f"\n{_INDENT}")
+    yield f"{one_line(type_name(error))}: {text}\n"
     if isinstance(error, BaseExceptionGroup) and depth > 1:
         for number, part in enumerate(error.exceptions[:_DEPTH], 1):
             if id(part) not in seen:

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
+from hypercube_jobs._text import one_line
+
 _log = logging.getLogger("hypercube_jobs")
 
 
@@ -64,6 +66,6 @@ def notify(observers: Sequence[Observer], step: str, event: JobEvent) -> None:
             _log.exception(
                 "the observer %s raised when job %s was %s; the job goes on as if it had not",
                 type(observer).__name__,
-                event.id,
+                one_line(event.id),
                 step,
             )
