@@ -42,6 +42,17 @@ def test_everything_may_come_from_the_environment(
     assert len(strict.requests("SendMessageBatch")) == 1
 
 
+def test_a_queue_that_is_told_to_creates_nothing(
+    strict: StrictSQS, open_: Callable[[str], SQSQueue]
+) -> None:
+    """Tools that look after a queue must not make one of a mistyped name."""
+    queue = open_(f"sqs://k:s@eu-west-1?endpoint={strict.endpoint}&ensure_queues=true")
+    queue.create_nothing()
+    with pytest.raises(BackendError, match="QueueDoesNotExist"):
+        queue.redrive("mistyped", 1)
+    assert strict.requests("CreateQueue") == []
+
+
 def test_a_profile_brings_region_and_key(
     strict: StrictSQS, tmp_path: Path, open_: Callable[[str], SQSQueue]
 ) -> None:
