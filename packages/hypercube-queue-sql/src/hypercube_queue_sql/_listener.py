@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from typing import Any
 
 import psycopg
 
+from hypercube_queue.driver import Deadline
 from hypercube_queue_sql._sockets import shut
 from hypercube_queue_sql._wakeups import Wakeups
 from hypercube_queue_sql._watchdog import watchdog
@@ -23,11 +25,13 @@ _PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 _POOLER_PAUSE = 300.0
 #: How long a connection takes to come about, at most, in seconds.
 _CONNECTING = 10.0
+#: How long sending a notice may take, in seconds; a queue that is closed meanwhile waits for it.
+_SENDING = 5.0
 #: A connection that heard nothing for so long is asked whether it is still there, and has so long
 #: to answer.
-_SILENCE, _ANSWER = 2.0, 3.0
+_SILENCE, _ANSWER = 2.0, 5.0
 #: How long a notice that was sent takes to arrive, at most, in seconds.
-_ARRIVAL = 5.0
+_ARRIVAL = 10.0
 
 
 def hint(queue_name: str, count: int) -> str:
@@ -51,13 +55,13 @@ class Listener:
     def __init__(
         self,
         connect: Callable[[float], psycopg.Connection[Any]],
-        notify: Callable[[str], None],
+        notify: Callable[[Sequence[str], Deadline], None],
         channel: str,
         wakeups: Wakeups,
     ) -> None:
         """`connect` gives a connection of the listener's own within so many seconds.
 
-        `notify` sends a notice of this text on another connection.
+        `notify` sends notices of these texts on another connection.
         """
         self._connect = connect
         self._notify = notify
@@ -157,7 +161,7 @@ class Listener:
             with self._sending:
                 if not self._stopped.is_set():
                     # No hint: whoever hears it as well passes it over.
-                    self._notify("listening")
+                    self._notify(["listening"], Deadline(timedelta(seconds=_SENDING)))
         except Exception:  # noqa: BLE001 - others may use all connections; it is tried again
             return None
         return time.monotonic() + _ARRIVAL

@@ -67,8 +67,7 @@ class PostgreSQLDialect(ServerDialect):
         if version // 10_000 < _OLDEST:
             raise BackendError(
                 f"{self._place} is PostgreSQL {version // 10_000}, and this driver needs "
-                f"{_OLDEST} or a newer one",
-                permanent=True,
+                f"{_OLDEST} or a newer one"
             )
         self._found_in(schema)
 
@@ -118,13 +117,14 @@ class PostgreSQLDialect(ServerDialect):
             self._rows(cursor, "notify", channel=self._channel, hints=[hint(queue_name, count)])
 
     def _notify(self, counts: Mapping[str, int]) -> None:
-        self._send(*(hint(name, count) for name, count in counts.items()))
+        hints = [hint(name, count) for name, count in counts.items()]
+        self._send(hints, Deadline(_NOTICE_PATIENCE))
 
-    def _send(self, *texts: str) -> None:
+    def _send(self, texts: Sequence[str], end: Deadline) -> None:
         self._connections.write(
             lambda cursor: self._rows(cursor, "notify", channel=self._channel, hints=list(texts)),
             transaction=False,
-            end=Deadline(_NOTICE_PATIENCE),
+            end=end,
         )
 
     def close(self) -> None:

@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import closing
 from datetime import timedelta
 from typing import Any
 
@@ -17,7 +17,6 @@ from sqlalchemy.engine import make_url
 from tools.backends import server
 from tools.backends.instance import Server
 from tools.backends.pgbouncer import lead_to
-from tools.script import started
 
 from hypercube_queue import Message, open_queue
 from hypercube_queue_sql import SQLQueue, _listener
@@ -25,6 +24,7 @@ from hypercube_queue_sql import SQLQueue, _listener
 pytestmark = pytest.mark.server("postgres", "pgbouncer")
 
 _LIMIT = 120
+NOTHING = timedelta(0)
 
 
 @pytest.fixture
@@ -59,35 +59,36 @@ def _until(condition: Callable[[], object], seconds: float = 30.0) -> None:
         time.sleep(0.02)
 
 
-_WORK = """
-import sys
-from datetime import timedelta
-from hypercube_queue import Message, open_queue
-url, name = sys.argv[1:]
-done = 0
-with open_queue(url) as queue:
-    for number in range(100):
-        queue.push(Message("work", b"x", id=f"{name}-{number}"))
-        for message in queue.pop("work", 2, wait=timedelta(0)):
-            queue.retry(message)
-        for message in queue.pop("work", 2, wait=timedelta(0)):
-            queue.ack(message)
-            done += 1
-    while popped := queue.pop("work", 10, wait=timedelta(seconds=1)):
-        queue.ack(*popped)
-        done += len(popped)
-print(done)
-"""
-
-
-def test_processes_that_share_the_pooler_s_connections_do_not_meet(
+def test_clients_that_share_the_pooler_s_connections_do_not_meet(
     pooled: SQLQueue, pooled_url: str
 ) -> None:
     """No statement of theirs is prepared under a name that another one has."""
-    with ExitStack() as stack:
-        processes = [stack.enter_context(started(_WORK, pooled_url, name)) for name in "abc"]
-        assert sum(int(each.rest(_LIMIT)) for each in processes) == 300
-    assert pooled.queues() == []
+    done: list[str] = []
+    errors: list[BaseException] = []
+
+    def work(name: str) -> None:
+        try:
+            with open_queue(pooled_url) as queue:
+                for number in range(20):
+                    queue.push(Message("work", id=f"{name}-{number}"))
+                    queue.retry(*queue.pop("work", 2, wait=NOTHING))
+                    popped = queue.pop("work", 2, wait=NOTHING)
+                    queue.ack(*popped)
+                    done.extend(each.id for each in popped)
+        except BaseException as error:
+            errors.append(error)
+            raise
+
+    threads = [threading.Thread(target=work, args=[name]) for name in "abcd"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(_LIMIT)
+    assert errors == []
+    while popped := pooled.pop("work", 10, wait=NOTHING):
+        pooled.ack(*popped)
+        done.extend(each.id for each in popped)
+    assert sorted(done) == sorted(f"{name}-{number}" for name in "abcd" for number in range(20))
 
 
 def test_statements_are_prepared_only_where_no_pooler_is(

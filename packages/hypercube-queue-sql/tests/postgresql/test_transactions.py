@@ -557,7 +557,7 @@ import sys, time
 from datetime import timedelta
 from hypercube_queue import open_queue
 with open_queue(sys.argv[1]) as queue:
-    queue.pop("work", wait=timedelta(seconds=0.3))
+    queue._dialect.listen()
     print("waiting", flush=True)
     [delivery] = queue.pop("work", wait=timedelta(seconds=30))
     print(time.time(), delivery.payload, flush=True)

@@ -34,7 +34,7 @@ from hypercube_queue_sql._pace import Pace
 Pace.seconds = lambda pace, queue_name, watchers, longest: longest
 with open_queue(sys.argv[1]) as queue:
     type(queue._dialect).poll_seconds = 300
-    queue.pop("work", wait=timedelta(seconds=0.3))
+    queue._dialect.listen()
     while not queue._dialect.hears:
         time.sleep(0.02)
     print("waiting", flush=True)
@@ -334,7 +334,8 @@ def test_closing_a_queue_ends_its_connections(url: str, application: str) -> Non
         queue = open_queue(url)
         with open_queue(url) as other:
             for each in (queue, other):
-                each.pop("work", wait=timedelta(seconds=0.3))
+                each.queues()
+                each._dialect.listen()
             _until(lambda: len(_pids(watching, application, _LISTENS)) == 2)
             queue.close()
             _until(lambda: len(_pids(watching, application, _LISTENS)) == 1)
