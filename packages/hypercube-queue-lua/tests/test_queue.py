@@ -81,6 +81,35 @@ def test_a_name_that_cannot_be_noted_fails_its_messages_before_they_are_sent() -
     assert [call.script.name for trip in client.trips for call in trip] == ["eviction", "register"]
 
 
+def test_a_push_that_is_refused_is_repeated_under_the_next_generation() -> None:
+    """In order, and not for ever (STA-3)."""
+    refusals = 1
+    counts: list[int] = []
+
+    def answer(call: Call) -> Reply | QueueError:
+        nonlocal refusals
+        if call.script.name == "register":
+            return list(call.args[1::2])
+        if call.script.name != "push":
+            return _working(call)
+        counts.append(len(call.args[0]) // 13)
+        if refusals:
+            refusals -= 1
+            return [-1, 7]
+        assert call.args[2:] == (7, 1)
+        return [0]
+
+    queue, _ = _queue(answer)
+    queue.push(*(Message("q") for _ in range(200)))
+    assert counts == [200, 200]
+    refusals = 100
+    with pytest.raises(BatchError) as caught:
+        queue.push(Message("q"), Message("q"))
+    assert [failure.index for failure in caught.value.failed] == [0, 1]
+    assert all("again and again" in str(failure.error) for failure in caught.value.failed)
+    assert refusals == 96
+
+
 def test_one_failed_chunk_fails_its_items_only() -> None:
     """Indexes are the caller's (ERR-1, ERR-2)."""
     pushes = iter(([0], BackendError("no answer"), [0, 2]))

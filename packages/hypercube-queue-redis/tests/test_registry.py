@@ -13,7 +13,7 @@ from tools.backends import server
 
 from hypercube_queue import Message, QueueError, open_queue
 from hypercube_queue.driver import Deadline, PushBatch
-from hypercube_queue_lua import GUARANTEES, Call, Reply, _storage
+from hypercube_queue_lua import GUARANTEES, Call, Reply, _registry
 from hypercube_queue_lua._keys import queue_keys, registry_key
 from hypercube_queue_lua._storage import Storage
 from hypercube_queue_redis import RedisQueue
@@ -26,7 +26,7 @@ _NOW = timedelta(0)
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A queue that is empty counts as unused at once."""
-    monkeypatch.setattr(_storage, "_UNUSED_US", 0)
+    monkeypatch.setattr(_registry, "_UNUSED_US", 0)
 
 
 def _use(queue: RedisQueue, *names: str) -> None:

@@ -116,10 +116,10 @@ def test_an_operation_without_an_answer_is_not_sent_twice() -> None:
             for failure in caught.value.failed:
                 assert isinstance(failure.error, BackendError)
                 assert failure.error.outcome_unknown
+            # The connection that lost something stays silent for good; another one is used.
             relay.mend()
-            relay.drop()
             assert direct.stats("q").in_flight == 2
-            eventually(lambda: queue.ack(first, second))
+            queue.ack(first, second)
             assert direct.stats("q").in_flight == 0
 
 

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from hypercube_queue import BackendError, InvalidArgument, QueueError, QueueStats
+from hypercube_queue import BackendError, QueueError, QueueStats
 from hypercube_queue.driver import (
     Deadline,
     Indexed,
     PushBatch,
     PushItem,
     SettlementBatch,
-    checked_name,
     chunked,
     shown,
     twin,
@@ -25,6 +23,8 @@ from hypercube_queue_lua._client import Call, Client, Reply
 from hypercube_queue_lua._delivery import LuaDelivery, Settled
 from hypercube_queue_lua._errors import unsent
 from hypercube_queue_lua._keys import queue_keys, registry_key
+from hypercube_queue_lua._registry import Registry
+from hypercube_queue_lua._replies import as_bytes, as_int, as_list
 from hypercube_queue_lua._scripts import script
 from hypercube_queue_lua._wire import (
     Buried,
@@ -44,19 +44,10 @@ I = TypeVar("I", bound=Indexed)  # noqa: E741 - an item
 CHUNK = 256
 #: About how many bytes of contents go with one run, beyond the first message.
 CHUNK_BYTES = 4 * 1024 * 1024
-#: Known names of queues are forgotten beyond so many, which costs a command for each.
-_MOST_NAMES = 10_000
-#: How many names of the registry are looked at together.
-_PAGE = 1_000
-#: A queue that is empty stays in the registry for so long after the last push, in microseconds:
-#: the next push after its removal takes two round trips more.
-_UNUSED_US = 10 * 60 * 1_000_000
 #: How often a push is repeated under another generation. Each time somebody else must have
 #: removed the name, and nobody does so soon after a push.
 _MOST_REFUSALS = 3
 _TOKEN_BYTES = 8
-#: What the script `usage` says of a queue.
-_RETAINS, _UNUSED = 2, 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,21 +67,20 @@ class Storage:
     def __init__(self, client: Client, prefix: str) -> None:
         self._client = client
         self._prefix = prefix
-        #: Names of queues, and the generations under which they were noted.
-        self._noted: dict[str, int] = {}
+        self._registry = Registry(client, prefix)
 
     # Push
 
     def push(self, batch: PushBatch, end: Deadline) -> None:
         """Store the items of the batch, and note in it what failed."""
         by_queue = _by_queue(batch.items, lambda item: item.queue_name)
-        unknown = dict.fromkeys(by_queue.keys() - self._noted.keys(), 0)
+        unknown = dict.fromkeys(self._registry.unknown(by_queue), 0)
         for _ in range(1 + _MOST_REFUSALS):
             if not by_queue:
                 return
             if unknown:
                 try:
-                    self._note(unknown, end)
+                    self._registry.note(unknown, end)
                 except QueueError as error:
                     refused = partial(unsent, error)
                     for name in unknown:
@@ -115,7 +105,7 @@ class Storage:
         calls = []
         for name, items in by_queue.items():
             keys = queue_keys(self._prefix, name).all
-            known = (self._noted.get(name, 0), int(name in just_noted))
+            known = (self._registry.generation(name), int(name in just_noted))
             stored = ((item, stored_push(item)) for item in items)
             for chunk in chunked(stored, CHUNK, max_bytes=CHUNK_BYTES, size=_body_size):
                 chunks.append([item for item, _ in chunk])
@@ -133,15 +123,6 @@ class Storage:
                 batch.fail_existing(items[index - 1])
         return refused, generations
 
-    def _note(self, generations: Mapping[str, int], end: Deadline) -> None:
-        """Register the names, with at least these generations."""
-        for chunk in chunked(sorted(generations), CHUNK):
-            args = [part for name in chunk for part in (name.encode(), generations[name])]
-            reply = self._ask(Call(script("register"), (registry_key(self._prefix),), args), end)
-            if len(self._noted) > _MOST_NAMES:
-                self._noted.clear()
-            self._noted.update(zip(chunk, map(_int, _list(reply)), strict=True))
-
     # Pop
 
     def claim(self, queue_name: str, limit: int, visibility_us: int, end: Deadline) -> Claim:
@@ -149,11 +130,11 @@ class Storage:
         token = os.urandom(_TOKEN_BYTES)
         keys = queue_keys(self._prefix, queue_name).all
         args = (min(limit, CHUNK), CHUNK_BYTES, visibility_us, token)
-        more, due_us, heads, parts = _list(self._ask(Call(script("pop"), keys, args), end))
-        seconds = _int(due_us) / 1_000_000
+        more, due_us, heads, parts = as_list(self._ask(Call(script("pop"), keys, args), end))
+        seconds = as_int(due_us) / 1_000_000
         return Claim(
             token,
-            taken(_bytes(heads), _bytes(parts)),
+            taken(as_bytes(heads), as_bytes(parts)),
             bool(more),
             seconds if seconds >= 0 else None,
         )
@@ -235,10 +216,10 @@ class Storage:
                 if moved:
                     break
                 raise
-            found, looked, last = _list(reply)
-            moved += _int(found)
-            after = _bytes(last)
-            if _int(looked) < asked:
+            found, looked, last = as_list(reply)
+            moved += as_int(found)
+            after = as_bytes(last)
+            if as_int(looked) < asked:
                 break
         return moved
 
@@ -255,7 +236,7 @@ class Storage:
             if isinstance(reply, QueueError):
                 failed = failed or reply
             else:
-                found += _int(reply)
+                found += as_int(reply)
         if failed is not None and not found:
             raise failed
         return found
@@ -270,8 +251,8 @@ class Storage:
         while len(found) < limit:
             asked = min(CHUNK, limit - len(found))
             args = (asked, place, CHUNK_BYTES)
-            heads, parts = _list(self._ask(Call(script("dead_letters"), keys, args), end))
-            page = list(buried(_bytes(heads), _bytes(parts)))
+            heads, parts = as_list(self._ask(Call(script("dead_letters"), keys, args), end))
+            page = list(buried(as_bytes(heads), as_bytes(parts)))
             if not page:
                 break
             found += page
@@ -281,60 +262,12 @@ class Storage:
     # Counting
 
     def names(self, end: Deadline) -> set[str]:
-        """The names of queues that retain anything.
-
-        Names of queues that are empty, and were not pushed to for ten minutes, are removed from
-        the registry on the way, as long as half of the time is left.
-        """
-        half = end.seconds_left() / 2
-        retaining = set()
-        cursor = b"0"
-        while True:
-            call = Call(script("names"), (registry_key(self._prefix),), (cursor, _PAGE))
-            after, found = _list(self._ask(call, end))
-            page = dict(_registered(_list(found)))
-            unused = {}
-            for name, use in self._usage(page, end):
-                if use == _RETAINS:
-                    retaining.add(name)
-                elif use == _UNUSED:
-                    unused[name] = page[name]
-            if unused and end.seconds_left() > half:
-                self._remove(unused, end)
-            cursor = _bytes(after)
-            if cursor == b"0":
-                return retaining
-
-    def _usage(self, names: Iterable[str], end: Deadline) -> Iterator[tuple[str, int]]:
-        calls = [
-            Call(script("usage"), queue_keys(self._prefix, name).all, (_UNUSED_US,))
-            for name in names
-        ]
-        for name, reply in zip(names, self._client.run(calls, end) if calls else (), strict=True):
-            if isinstance(reply, QueueError):
-                raise reply
-            yield name, _int(reply)
-
-    def _remove(self, unused: Mapping[str, int], end: Deadline) -> None:
-        """Take names out of the registry; what fails or was used meanwhile stays there."""
-        calls = [
-            Call(script("close"), queue_keys(self._prefix, name).all, (_UNUSED_US, generation))
-            for name, generation in unused.items()
-        ]
-        closed: list[bytes | int] = []
-        for (name, generation), reply in zip(
-            unused.items(), self._client.run(calls, end), strict=True
-        ):
-            if reply == 1:
-                closed += (name.encode(), generation)
-        if closed:
-            with suppress(QueueError):
-                call = Call(script("unregister"), (registry_key(self._prefix),), closed)
-                self._ask(call, end)
+        """The names of queues that retain anything."""
+        return self._registry.names(end)
 
     def stats(self, queue_name: str, end: Deadline) -> QueueStats:
         """How many messages are in each state."""
-        counts = map(_int, _list(self._ask(self._stats_call(queue_name), end)))
+        counts = map(as_int, as_list(self._ask(self._stats_call(queue_name), end)))
         return QueueStats(queue_name, *counts)
 
     def _stats_call(self, queue_name: str) -> Call:
@@ -345,7 +278,7 @@ class Storage:
     def eviction_policy(self, end: Deadline) -> str | None:
         """What the server does without memory, if the user may know."""
         reply = self._ask(Call(script("eviction"), (registry_key(self._prefix),), ()), end)
-        return None if reply is None else _bytes(reply).decode("ascii", "replace")
+        return None if reply is None else as_bytes(reply).decode("ascii", "replace")
 
     # Within
 
@@ -370,19 +303,7 @@ class Storage:
                 error = reply
                 batch.fail_all(chunk, lambda: twin(error))  # noqa: B023 - called at once
             else:
-                yield chunk, [_int(each) for each in _list(reply)]
-
-
-def _registered(found: Sequence[Reply]) -> Iterator[tuple[str, int]]:
-    """Names and generations of a page of the registry."""
-    for raw, generation in zip(found[::2], found[1::2], strict=True):
-        name, number = _bytes(raw), _bytes(generation)
-        # Somebody may have written to the server by hand.
-        with suppress(UnicodeDecodeError, InvalidArgument):
-            yield (
-                checked_name("queue_name", name.decode(), may_be_empty=False),
-                int(number) if number.isdigit() else 0,
-            )
+                yield chunk, [as_int(each) for each in as_list(reply)]
 
 
 def _by_queue(items: Iterable[I], name_of: Callable[[I], str]) -> dict[str, list[I]]:
@@ -398,28 +319,3 @@ def _body_size(stored: tuple[object, tuple[bytes, bytes, int]]) -> int:
 
 def _contents_size(item: Settled) -> int:
     return len(item.payload) + len(item.extra)
-
-
-def _int(reply: Reply) -> int:
-    if isinstance(reply, int):
-        return reply
-    raise _foreign(reply)
-
-
-def _bytes(reply: Reply) -> bytes:
-    if isinstance(reply, bytes):
-        return reply
-    raise _foreign(reply)
-
-
-def _list(reply: Reply) -> list[Reply]:
-    if isinstance(reply, list):
-        return reply
-    raise _foreign(reply)
-
-
-def _foreign(reply: Reply) -> BackendError:
-    return BackendError(
-        f"the server answered a script with a {type(reply).__name__}, which no script returns",
-        outcome_unknown=True,
-    )

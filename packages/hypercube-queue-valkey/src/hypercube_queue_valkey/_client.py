@@ -18,6 +18,7 @@ from glide_sync import (
     RandomNode,
     TEncodable,
 )
+from glide_sync import TimeoutError as GlideTimeoutError
 
 from hypercube_queue import BackendError, QueueError
 from hypercube_queue.driver import Deadline
@@ -47,8 +48,9 @@ class ValkeyClient:
 
     `make` gives a client that has not connected yet, and that knows the addresses given beside
     its own; `place` is what error texts call the server. A client stays with the server, or with
-    the nodes of the cluster, that it knows. So after a failover another one is made: when the
-    server refuses to serve, or, where several were named (`has_choice`), when it does not answer.
+    the nodes of the cluster, that it knows, and keeps a connection that fell silent. So another
+    one is made when the server refuses to serve, when an answer does not come in time, or, where
+    several were named (`has_choice`), when there is no connection.
     """
 
     def __init__(
@@ -151,6 +153,8 @@ class ValkeyClient:
         code = code_of(error)
         if code == "MOVED":
             return turns >= _TURNS_WITH_ONE_CLIENT
+        if isinstance(error, GlideTimeoutError):
+            return True  # a connection that lost something stays silent, and GLIDE keeps it
         return code in WRONG_SERVER or code == _UNBLOCKED or (not code and self._has_choice)
 
     def _is_not_run(self, error: GlideError, turns: int) -> bool:
