@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import logging
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tools.strict_sqs import StrictSQS
 from tools.strict_sqs.limits import MOST_BYTES
 
 from hypercube_queue import Message
-from hypercube_queue.driver import Envelope, encode_envelope
+from hypercube_queue.driver import (
+    MAX_ATTEMPT_BASE,
+    Envelope,
+    UnreadableEnvelope,
+    encode_envelope,
+)
 from hypercube_queue_sqs import SQSQueue
+from hypercube_queue_sqs._wire import opened
 
 NOW = timedelta(0)
 
@@ -75,6 +84,25 @@ def test_a_body_is_ascii_and_never_empty_and_needs_no_attributes(
         (
             base64.b64encode(encode_envelope(Envelope("", "x", b"", b"", "", "", None))).decode(),
             "invalid name",
+        ),
+        (
+            base64.b64encode(
+                encode_envelope(Envelope("q", "a\nb", b"", b"", "", "", None))
+            ).decode(),
+            "invalid name",
+        ),
+        (
+            base64.b64encode(
+                encode_envelope(Envelope("q", "x", b"", b"", "", "", 13 * 3600 * 1_000_000))
+            ).decode(),
+            "a lease of 46800000000 microseconds",
+        ),
+        (
+            base64.b64encode(
+                b"HQ\x01\xff\xff\xff\xff"
+                + encode_envelope(Envelope("q", "x", b"", b"", "", "", None))[7:]
+            ).decode(),
+            "4294967295 earlier deliveries",
         ),
     ],
 )
@@ -175,3 +203,27 @@ def test_a_redrive_passes_over_what_it_cannot_read(
 
     assert queue.redrive("work", 100) == 3
     assert queue.redrive("work", 100) == 0
+
+
+def test_a_message_that_claims_the_most_deliveries_is_settled_with_the_others(
+    queue: SQSQueue, foreign: Callable[..., None]
+) -> None:
+    """Its count does not fit any more, and stays where it is."""
+    most = Envelope("work", "most", b"", b"", "", "", None, MAX_ATTEMPT_BASE)
+    foreign(base64.b64encode(encode_envelope(most)).decode())
+    queue.push(Message("work", id="ours"))
+    for _ in range(2):
+        held: list[Message] = []
+        while len(held) < 2:
+            held += queue.pop("work", 10, wait=timedelta(seconds=5))
+        assert max(each.attempt for each in held) == MAX_ATTEMPT_BASE + 1
+        queue.retry(*held)
+
+
+@given(
+    st.text(max_size=30) | st.binary(max_size=60).map(lambda raw: base64.b64encode(raw).decode())
+)
+def test_any_body_is_an_envelope_or_unreadable(body: str) -> None:
+    """Whatever SQS lets somebody send."""
+    with contextlib.suppress(UnreadableEnvelope):
+        opened({"Body": body})

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import re
+import struct
 from dataclasses import replace
 
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hypercube_queue.driver import (
+    MAX_ATTEMPT_BASE,
     MAX_ENVELOPE_OVERHEAD_BYTES,
     Envelope,
     UnreadableEnvelope,
@@ -28,7 +31,7 @@ _ENVELOPES = st.builds(
     job_name=_NAMES,
     namespace=_NAMES,
     visibility_us=st.none() | st.integers(0, 2**63 - 1),
-    attempt_base=st.integers(0, 2**32 - 1),
+    attempt_base=st.integers(0, MAX_ATTEMPT_BASE),
 )
 _SAMPLE = Envelope("q", "m1", b"payload", b"extra", "job", "ns", 30_000_000, 2)
 
@@ -137,3 +140,45 @@ def test_an_unreadable_envelope_shows_nothing_of_itself() -> None:
         with pytest.raises(UnreadableEnvelope) as caught:
             decode_envelope(blob)
         assert "secret" not in str(caught.value)
+
+
+def test_a_count_that_no_message_has_is_unreadable_and_is_never_written() -> None:
+    """With the next delivery it would not fit into its four bytes."""
+    blob = bytearray(encode_envelope(replace(_SAMPLE, attempt_base=MAX_ATTEMPT_BASE)))
+    assert checked_envelope(bytes(blob)).attempt_base == MAX_ATTEMPT_BASE
+    for forged in (MAX_ATTEMPT_BASE + 1, 2**32 - 1):
+        blob[3:7] = forged.to_bytes(4, "big")
+        with pytest.raises(UnreadableEnvelope, match=f"{forged} earlier deliveries"):
+            checked_envelope(bytes(blob))
+    for counted in (MAX_ATTEMPT_BASE + 1, 2**32, 2**70):
+        written = encode_envelope(replace(_SAMPLE, attempt_base=counted))
+        assert checked_envelope(written).attempt_base == MAX_ATTEMPT_BASE
+
+
+@given(st.binary(max_size=60), st.binary(max_size=40))
+def test_any_header_is_an_envelope_or_unreadable(header: bytes, rest: bytes) -> None:
+    """What is read can be written again, whatever it claims."""
+    with contextlib.suppress(UnreadableEnvelope):
+        envelope = checked_envelope(b"HQ\x01" + header + rest)
+        assert checked_envelope(encode_envelope(envelope)) == envelope
+
+
+@given(
+    st.integers(0, 2**32 - 1),
+    st.integers(-(2**63), 2**63 - 1),
+    st.lists(st.text(max_size=5) | st.binary(max_size=5), min_size=4, max_size=4),
+)
+def test_any_fields_are_an_envelope_or_unreadable(
+    attempt_base: int, visibility: int, names: list[str | bytes]
+) -> None:
+    """Numbers of every size, and names that no push takes: control characters, no UTF-8."""
+    raw = [
+        each.encode("utf-8", "surrogatepass") if isinstance(each, str) else each for each in names
+    ]
+    header = struct.pack(">Iq4HII", attempt_base, visibility, *map(len, raw), 0, 0)
+    with contextlib.suppress(UnreadableEnvelope):
+        envelope = checked_envelope(b"HQ\x01" + header + b"".join(raw))
+        for name in (envelope.queue_name, envelope.id, envelope.job_name, envelope.namespace):
+            assert not re.search(r"[\x00-\x1f\x7f]", name)
+        assert envelope.attempt_base <= MAX_ATTEMPT_BASE
+        assert checked_envelope(encode_envelope(envelope)) == envelope

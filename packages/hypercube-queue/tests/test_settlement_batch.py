@@ -5,12 +5,21 @@ from __future__ import annotations
 import copy
 import pickle
 import re
+import struct
 from datetime import timedelta
 
 import pytest
 
-from hypercube_queue import BatchError, Guarantees, InvalidArgument, Message, NotFound
-from hypercube_queue.driver import Delivery, Failures, SettlementBatch
+from hypercube_queue import (
+    BackendError,
+    BatchError,
+    Guarantees,
+    InvalidArgument,
+    Message,
+    MessageTooLarge,
+    NotFound,
+)
+from hypercube_queue.driver import Delivery, Failures, SettlementBatch, SettlementItem
 
 _ANY = Guarantees(durable=True)
 _OWNER = object()
@@ -180,3 +189,24 @@ def test_a_delivery_cannot_be_serialised() -> None:
     """Nobody elsewhere could settle it, and the error says who can."""
     with pytest.raises(TypeError, match="settled through the queue object that popped it"):
         pickle.dumps(_delivered())
+
+
+def test_an_item_that_cannot_be_prepared_fails_alone() -> None:
+    """Whatever is raised: the others are settled."""
+
+    def prepare(item: SettlementItem[_Mine]) -> str:
+        if item.delivery.id == "broken":
+            raise struct.error("no such number")
+        if item.delivery.id == "refused":
+            raise MessageTooLarge("too much")
+        return item.delivery.id.upper()
+
+    batch = _batch(*(_delivered(each) for each in ("a", "broken", "b", "refused")))
+    assert [(item.index, made) for item, made in batch.prepared(prepare)] == [(0, "A"), (2, "B")]
+    failed = _failures(batch)
+    assert {index: type(error) for index, error in failed.items()} == {
+        1: BackendError,
+        3: MessageTooLarge,
+    }
+    assert "'broken' cannot be stored: error: no such number" in str(failed[1])
+    assert isinstance(failed[1].__cause__, struct.error)

@@ -137,16 +137,15 @@ class CarefulTaking:
         stored = False
         try:
             envelope = checked_envelope(late.body)
-            base = envelope.attempt_base + delivered_before(late)
+            base = envelope.attempt_base + delivered_before(late, counts_attempts=True)
             body = encode_envelope(replace(envelope, attempt_base=base))
             renewed = Outgoing(0, source.queue_name, envelope.id, body, source.destination)
             end = asyncio.get_running_loop().time() + _PATIENCE
             await self._publisher.publish([renewed], end)
             stored = renewed.stored
-            if stored:
-                await consumer.stopped(_HELD)
         except UnreadableEnvelope:
             pass  # it has no attempts that anybody counts
+        await consumer.stopped(_HELD)
         if stored and late.tag in late.channel.unsettled:
             await late.channel.ack([late.tag])
         else:

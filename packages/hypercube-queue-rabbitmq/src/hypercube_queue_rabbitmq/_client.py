@@ -232,7 +232,9 @@ class Client:
         unreadable = []
         for arrival in arrivals:
             try:
-                messages.append(received(arrival, owner, queue_name))
+                messages.append(
+                    received(arrival, owner, queue_name, counts_attempts=self._counts_attempts)
+                )
             except UnreadableEnvelope as reason:
                 unreadable.append((arrival, str(reason)))
         if unreadable:
@@ -249,7 +251,15 @@ class Client:
         batch: list[Outgoing] = []
         for arrival, reason in unreadable:
             logger.warning("a message in queue %s cannot be read: %s", shown(queue_name), reason)
-            batch.append(set_aside(queue_name, arrival.body, arrival.properties, reason))
+            batch.append(
+                set_aside(
+                    queue_name,
+                    arrival.body,
+                    arrival.properties,
+                    reason,
+                    max_frame=self._publishing.max_frame,
+                )
+            )
         await self._publisher.publish(batch, end)
         # What could not be set aside stays with us until the connection ends.
         stored = [

@@ -11,15 +11,14 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pika.adapters.asyncio_connection import (  # type: ignore[import-untyped]  # no types
-    AsyncioConnection,
-)
-from pika.channel import MAX_CHANNELS  # type: ignore[import-untyped]
+from pika.channel import MAX_CHANNELS  # type: ignore[import-untyped]  # pika ships no types
 from pika.connection import Parameters  # type: ignore[import-untyped]
 from pika.exceptions import AMQPConnectionError, AMQPError  # type: ignore[import-untyped]
+from pika.spec import FRAME_MAX_SIZE, FRAME_MIN_SIZE  # type: ignore[import-untyped]
 
 from hypercube_queue_rabbitmq._channel import Channel
 from hypercube_queue_rabbitmq._errors import innermost
+from hypercube_queue_rabbitmq._frames import TolerantConnection
 
 logger = logging.getLogger("hypercube_queue_rabbitmq")
 
@@ -47,6 +46,8 @@ class Connection:
         self.version = (0, 0)
         #: How many channels it may have, once connected.
         self.max_channels = MAX_CHANNELS
+        #: How many bytes a frame may have, such as the properties of a message, once connected.
+        self.max_frame = FRAME_MIN_SIZE
 
     async def open(self) -> None:
         """Be connected, by one attempt that all who need it share."""
@@ -122,7 +123,7 @@ class Connection:
             self.blocked = False
             self._on_lost()
 
-        raw = AsyncioConnection(
+        raw = TolerantConnection(
             place,
             on_open_callback=succeed,
             on_open_error_callback=fail,
@@ -140,6 +141,7 @@ class Connection:
         version = str(raw.server_properties.get("version", "0.0"))
         self.version = _numbers(version)
         self.max_channels = raw.params.channel_max or MAX_CHANNELS
+        self.max_frame = raw.params.frame_max or FRAME_MAX_SIZE
         self._raw, self._ended = raw, ended
 
     def _opened(self, opening: asyncio.Task[None]) -> None:

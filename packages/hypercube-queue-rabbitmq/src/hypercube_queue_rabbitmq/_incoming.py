@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from hypercube_queue import Message
-from hypercube_queue.driver import checked_envelope, from_microseconds
+from hypercube_queue.driver import (
+    MAX_ATTEMPT_BASE,
+    UnreadableEnvelope,
+    checked_envelope,
+    from_microseconds,
+)
 from hypercube_queue_rabbitmq._consuming import Arrival
 from hypercube_queue_rabbitmq._delivery import RabbitMQDelivery
+from hypercube_queue_rabbitmq._frames import UndecodableProperties
 
 #: How often a quorum queue lost a delivery before this one. Its `x-acquired-count` is of no use:
 #: it also counts what was on its way to a consumer that was just being cancelled.
 _COUNT = "x-delivery-count"
 
 
-def received(arrival: Arrival, owner: object, queue_name: str) -> Message:
+def received(arrival: Arrival, owner: object, queue_name: str, *, counts_attempts: bool) -> Message:
     """The message of a delivery; raises UnreadableEnvelope.
 
     It belongs to the queue that it was found in, where an operator may have moved it.
     """
     envelope = checked_envelope(arrival.body)
-    attempt = envelope.attempt_base + delivered_before(arrival) + 1
+    before = delivered_before(arrival, counts_attempts=counts_attempts)
+    attempt = envelope.attempt_base + before + 1
     delivery = RabbitMQDelivery(
         owner,
         queue_name,
@@ -45,11 +52,25 @@ def received(arrival: Arrival, owner: object, queue_name: str) -> Message:
     )
 
 
-def delivered_before(arrival: Arrival) -> int:
-    """How often the broker handed this copy of the message out, without this time."""
+def delivered_before(arrival: Arrival, *, counts_attempts: bool) -> int:
+    """How often the broker handed this copy of the message out before.
+
+    Raises UnreadableEnvelope where that cannot be known: who publishes can write these headers, and
+    the broker leaves them alone until it has something to count.
+    """
+    if isinstance(arrival.properties, UndecodableProperties):
+        raise UnreadableEnvelope(f"its properties cannot be decoded: {arrival.properties.reason}")
     headers = arrival.properties.headers or {}
-    count = headers.get(_COUNT)
-    if count is not None or "x-acquired-count" in headers:
-        return int(count or 0)
+    if counts_attempts and (_COUNT in headers or "x-acquired-count" in headers):
+        count = headers.get(_COUNT, 0)
+        if not isinstance(count, int) or isinstance(count, bool):
+            raise UnreadableEnvelope(
+                f"the header {_COUNT} is a {type(count).__name__}, not a number of deliveries"
+            )
+        if not 0 <= count <= MAX_ATTEMPT_BASE:
+            raise UnreadableEnvelope(
+                f"the header {_COUNT} is {count}; it takes 0 to {MAX_ATTEMPT_BASE}"
+            )
+        return int(count)
     # A classic queue knows of one delivery at least, or of none.
     return int(arrival.redelivered)

@@ -11,11 +11,17 @@ from pika import BasicProperties  # type: ignore[import-untyped]  # pika ships n
 from hypercube_queue import QueueError
 from hypercube_queue.driver import Envelope, PushItem, SettlementItem, encode_envelope
 from hypercube_queue_rabbitmq._delivery import RabbitMQDelivery
+from hypercube_queue_rabbitmq._frames import UndecodableProperties
 
 #: Which of a queue's three places at the broker.
 Destination: TypeAlias = Literal["work", "dead", "unreadable"]
 
 _PERSISTENT = 2
+#: Headers by which the broker would put further copies into other queues, such as this one's own.
+_ROUTING = ("CC", "BCC")
+_REASON = "x-hypercube-unreadable"
+#: What a frame has beside the properties of a message.
+_FRAME_OVERHEAD = 32
 
 
 @dataclass(slots=True, eq=False)
@@ -91,14 +97,31 @@ def updated(item: SettlementItem[RabbitMQDelivery], destination: Destination) ->
     )
 
 
-def set_aside(queue_name: str, body: bytes, original: Any, reason: str) -> Outgoing:
-    """What cannot be read, as it came, with the reason in a header."""
+def set_aside(
+    queue_name: str, body: bytes, original: Any, reason: str, *, max_frame: int
+) -> Outgoing:
+    """What cannot be read, as it came, with the reason in a header.
+
+    Of properties that cannot be sent on, or with the reason would be too long for a frame, only the
+    reason is left.
+    """
     properties = copy(original)
-    properties.headers = {**(original.headers or {}), "x-hypercube-unreadable": reason}
+    headers = original.headers or {}
+    properties.headers = {name: headers[name] for name in headers if name not in _ROUTING}
+    properties.headers[_REASON] = reason
     properties.delivery_mode = _PERSISTENT
     properties.expiration = None
     # The broker takes no message in another user's name.
     properties.user_id = None
-    return Outgoing(
-        0, queue_name, original.message_id or "", body, "unreadable", properties=properties
-    )
+    if isinstance(original, UndecodableProperties) or not _fits(properties, max_frame):
+        properties = BasicProperties(delivery_mode=_PERSISTENT, headers={_REASON: reason})
+    id = properties.message_id if isinstance(properties.message_id, str) else ""
+    return Outgoing(0, queue_name, id, body, "unreadable", properties=properties)
+
+
+def _fits(properties: Any, max_frame: int) -> bool:
+    try:
+        encoded = sum(map(len, properties.encode()))
+    except Exception:  # noqa: BLE001 - pika raises many kinds for what it cannot encode again
+        return False
+    return encoded <= max_frame - _FRAME_OVERHEAD

@@ -20,6 +20,7 @@ from hypercube_queue.driver import (
     Gate,
     PushBatch,
     SettlementBatch,
+    SettlementItem,
     checked_count,
     checked_queue_name,
     checked_wait,
@@ -141,7 +142,7 @@ class RabbitMQQueue(Closing):
     def ack(self, *messages: Message) -> None:
         with self._gate:
             batch = SettlementBatch("ack", messages, RabbitMQDelivery, self, self._guarantees)
-            self._settle(batch, lambda end: self._client.ack(batch.items, end))
+            self._settle(batch, batch.items, lambda end: self._client.ack(batch.items, end))
 
     def retry(self, *messages: Message) -> None:
         with self._gate:
@@ -245,9 +246,10 @@ class RabbitMQQueue(Closing):
     def _settle(
         self,
         batch: SettlementBatch[RabbitMQDelivery],
+        items: Sequence[SettlementItem[RabbitMQDelivery]],
         settle: Callable[[float], Coroutine[Any, Any, Fates]],
     ) -> None:
-        if batch.items:
+        if items:
             try:
                 for item, error in self._run(settle):
                     if error is None:
@@ -256,12 +258,14 @@ class RabbitMQQueue(Closing):
                         batch.fail(item, error)
             except BackendError as failure:
                 original = failure
-                batch.fail_all(batch.items, lambda: twin(original))
+                batch.fail_all(items, lambda: twin(original))
         batch.raise_failures()
 
     def _move(self, batch: SettlementBatch[RabbitMQDelivery], destination: Destination) -> None:
-        outgoing = [updated(item, destination) for item in batch.items]
-        self._settle(batch, lambda end: self._client.move(batch.items, outgoing, end))
+        ready = batch.prepared(lambda item: updated(item, destination))
+        items = [item for item, _ in ready]
+        outgoing = [each for _, each in ready]
+        self._settle(batch, items, lambda end: self._client.move(items, outgoing, end))
 
 
 def _checked(parameters: object) -> tuple[Parameters, ...]:

@@ -14,10 +14,8 @@ from hypercube_queue.driver import (
     checked_visibility,
 )
 from hypercube_queue_sqs._names import checked_prefix, checked_suffix, queue_name_pattern
-from hypercube_queue_sqs._wire import MAX_CONTENT_BYTES
+from hypercube_queue_sqs._wire import MAX_CONTENT_BYTES, MAX_VISIBILITY
 
-#: SQS counts twelve hours from when it handed a message out, which is before a pop returns it.
-MAX_VISIBILITY = timedelta(hours=12) - timedelta(minutes=1)
 MAX_DELAY = timedelta(minutes=15)
 MAX_RETENTION = timedelta(days=14)
 #: SQS counts delays, leases and waits in these.

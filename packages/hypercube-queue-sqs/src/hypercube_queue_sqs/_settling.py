@@ -80,7 +80,7 @@ class Settling:
     def _move(self, batch: Batch, destination: Callable[[Chunk], str], end: Deadline) -> None:
         self._settle(
             batch,
-            [(item, updated(item)) for item in batch.items],
+            batch.prepared(updated),
             lambda chunk, end: self._publish_and_remove(chunk, destination, end),
             end,
         )
@@ -93,7 +93,7 @@ class Settling:
         end: Deadline,
     ) -> None:
         if not self._claims.claim([item.delivery for item, _ in items], end):
-            batch.fail_all(batch.items, lambda: _taken(self._service.place))
+            batch.fail_all([item for item, _ in items], lambda: _taken(self._service.place))
             return
         owned: dict[tuple[str, str], list[tuple[Item, Entry]]] = {}
         for item, entry in items:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
 from hypercube_queue.driver import (
@@ -18,6 +19,7 @@ from hypercube_queue.driver import (
     UnreadableEnvelope,
     checked_envelope,
     encode_envelope,
+    to_microseconds,
 )
 from hypercube_queue_sqs._delivery import SQSDelivery
 
@@ -31,6 +33,10 @@ REASON = "hypercube.unreadable"
 _MAX_ENVELOPE_BYTES = MAX_REQUEST_BYTES // 4 * 3
 #: `payload` and `extra` that fit in any case.
 MAX_CONTENT_BYTES = _MAX_ENVELOPE_BYTES - MAX_ENVELOPE_OVERHEAD_BYTES
+
+#: SQS counts twelve hours from when it handed a message out, which is before a pop returns it.
+MAX_VISIBILITY = timedelta(hours=12) - timedelta(minutes=1)
+_MAX_VISIBILITY_US = to_microseconds(MAX_VISIBILITY)
 
 #: Attributes of a message.
 _MOST_ATTRIBUTES = 10
@@ -99,7 +105,13 @@ def opened(received: Mapping[str, Any]) -> Envelope:
         blob = base64.b64decode(received["Body"], validate=True)
     except (binascii.Error, ValueError) as error:
         raise UnreadableEnvelope("the body is no Base64") from error
-    return checked_envelope(blob)
+    envelope = checked_envelope(blob)
+    if envelope.visibility_us is not None and envelope.visibility_us > _MAX_VISIBILITY_US:
+        raise UnreadableEnvelope(
+            f"the envelope has a lease of {envelope.visibility_us} microseconds; SQS gives "
+            f"{_MAX_VISIBILITY_US} at most"
+        )
+    return envelope
 
 
 def whole_seconds(microseconds: int) -> int:

@@ -18,6 +18,7 @@ from hypercube_queue.driver._chunks import chunked
 from hypercube_queue.driver._closing import Closing
 from hypercube_queue.driver._delivery import Delivery
 from hypercube_queue.driver._envelope import (
+    MAX_ATTEMPT_BASE,
     MAX_ENVELOPE_OVERHEAD_BYTES,
     Envelope,
     UnreadableEnvelope,
@@ -51,6 +52,7 @@ from hypercube_queue.driver._url import QueueURL, URLOptions
 
 __all__ = [
     "HEADROOM_BYTES",
+    "MAX_ATTEMPT_BASE",
     "MAX_ENVELOPE_OVERHEAD_BYTES",
     "MAX_POP",
     "Closing",

@@ -43,6 +43,7 @@ from hypercube_queue.driver._ids import new_id, new_ids
 from hypercube_queue.driver._time import to_microseconds
 
 D = TypeVar("D", bound=Delivery)
+T = TypeVar("T")
 
 #: None is what a caller may have passed by mistake, and must be told about.
 _NO_EXTENSION = object()
@@ -274,6 +275,28 @@ class SettlementBatch(Failures, Generic[D]):
                 continue
             seen.add(id(delivery))
             self.items.append(SettlementItem(index, message, delivery, payload, extra, delay_us))
+
+    def prepared(
+        self, prepare: Callable[[SettlementItem[D]], T]
+    ) -> list[tuple[SettlementItem[D], T]]:
+        """The items, each with what `prepare` makes of it; one for which it raises fails alone.
+
+        Whatever it raises: content of others may meet a limit that nobody thought of.
+        """
+        ready: list[tuple[SettlementItem[D], T]] = []
+        for item in self.items:
+            try:
+                ready.append((item, prepare(item)))
+            except QueueError as error:
+                self.fail(item, error)
+            except Exception as error:  # noqa: BLE001 - it must not keep the others from being settled
+                failure = BackendError(
+                    f"message {shown(item.delivery.id)} cannot be stored: "
+                    f"{type(error).__name__}: {error}"
+                )
+                failure.__cause__ = error
+                self.fail(item, failure)
+        return ready
 
     def fail_stale(self, item: SettlementItem[D]) -> None:
         """Note that the delivery no longer owns its message."""

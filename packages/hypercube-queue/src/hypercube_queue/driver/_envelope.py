@@ -27,6 +27,9 @@ _HEADER = struct.Struct(">Iq4HII")
 _START = _MAGIC + bytes((_VERSION,))
 _PREFIX_BYTES = len(_START) + _HEADER.size
 
+#: The most earlier deliveries that an envelope tells of: more than any message has ever had.
+MAX_ATTEMPT_BASE = 2**31 - 1
+
 _LONGEST_LEASE_US = to_microseconds(MAX_DURATION)
 
 #: What an envelope adds to `payload` and `extra` at most: four names of the greatest length.
@@ -57,14 +60,17 @@ class Envelope:
 
 
 def encode_envelope(envelope: Envelope) -> bytes:
-    """The envelope as bytes, every field exact (OWN-3)."""
+    """The envelope as bytes, every field exact (OWN-3).
+
+    But for an attempt base over MAX_ATTEMPT_BASE, which stays there.
+    """
     queue_name = envelope.queue_name.encode()
     message_id = envelope.id.encode()
     job_name = envelope.job_name.encode()
     namespace = envelope.namespace.encode()
     extra, payload = envelope.extra, envelope.payload
     header = _HEADER.pack(
-        envelope.attempt_base,
+        min(envelope.attempt_base, MAX_ATTEMPT_BASE),
         -1 if envelope.visibility_us is None else envelope.visibility_us,
         len(queue_name),
         len(message_id),
@@ -112,7 +118,7 @@ def decode_envelope(blob: bytes) -> Envelope:
 def checked_envelope(blob: bytes) -> Envelope:
     """`decode_envelope` where others can write, too: what no push takes is unreadable.
 
-    Such a name or lease would fail far from here, and each time the message is delivered.
+    Such a name, lease or count would fail far from here, and each time the message is delivered.
     """
     envelope = decode_envelope(blob)
     try:
@@ -126,6 +132,11 @@ def checked_envelope(blob: bytes) -> Envelope:
         raise UnreadableEnvelope(
             f"the envelope has a lease of {envelope.visibility_us} microseconds; a message has "
             f"1 to {_LONGEST_LEASE_US}, or none of its own"
+        )
+    if envelope.attempt_base > MAX_ATTEMPT_BASE:
+        raise UnreadableEnvelope(
+            f"the envelope tells of {envelope.attempt_base} earlier deliveries; no message has "
+            f"more than {MAX_ATTEMPT_BASE}"
         )
     return envelope
 
