@@ -41,11 +41,13 @@ _PASSED_ON = re.compile(
 )
 _APT_SETTINGS = re.compile(r"Acquire::(?:https?|Check-[\w-]+|Retries)\b")
 
-#: Mounts what a system has, and becomes the process that all orphans are handed to.
+#: Makes the folder a file system of its own, mounts what a system has, and becomes the process
+#: that all orphans are handed to.
 _ENTER = """\
 set -eu
 root=$1
 shift
+mount --bind "$root" "$root"
 mount -t proc proc "$root/proc"
 mount --rbind /dev "$root/dev"
 mount -t tmpfs -o mode=1777 tmpfs "$root/dev/shm"

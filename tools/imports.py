@@ -9,6 +9,9 @@ from pathlib import Path
 
 from workspace import ROOT, Package, requirement_name
 
+#: What type checkers bring; nothing has it at run time.
+_OF_CHECKERS = "_typeshed"
+
 #: Import names to the distributions that provide them, as importlib.metadata gives them.
 Providers = Mapping[str, Sequence[str]]
 
@@ -80,7 +83,7 @@ def _imported(source: Path) -> Iterator[tuple[str, Path, int]]:
     for file in sorted(source.rglob("*.py")):
         for module, line in _imports(file):
             name = module.partition(".")[0]
-            if name not in sys.stdlib_module_names:
+            if name not in sys.stdlib_module_names and name != _OF_CHECKERS:
                 yield name, file, line
 
 

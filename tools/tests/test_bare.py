@@ -143,7 +143,7 @@ def test_settings_come_with_the_files_and_folders_that_they_name(tmp_path: Path)
         (tmp_path / name).write_text(name)
     (tmp_path / "wheels").mkdir()
     settings = tmp_path / "home/.config/pip/pip.conf"
-    index = f"extra-index-url = file://{tmp_path}/index/simple https://files.test{tmp_path}/missing"
+    index = f"find-links = file://{tmp_path}/index/simple https://files.test{tmp_path}/missing"
     settings.write_text(f"[global]\nconstraint={tmp_path}/constraints.txt\n{index}\n")
     environment = {
         "PIP_CERT": f"{tmp_path}/certificates.pem",

@@ -59,6 +59,7 @@ def _packages(driver: workspace.Package) -> dict[str, workspace.Package]:
         "from sqlalchemy.engine import Engine",
         "from made_up._x import y",
         "from . import _x",
+        "if TYPE_CHECKING:\n    from _typeshed import StrPath",
     ],
 )
 def test_a_named_import_is_no_finding(

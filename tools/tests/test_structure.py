@@ -23,7 +23,7 @@ EACH = pytest.mark.parametrize("package", PACKAGES.values(), ids=list(PACKAGES))
 
 #: Named on purpose, so that each is a decision. Keep it empty.
 _MAY_BE_LONG: frozenset[str] = frozenset()
-_MOST_LINES = 400
+_MOST_LINES = 500
 
 
 def _sources(package: workspace.Package) -> list[Path]:
@@ -133,7 +133,7 @@ def test_public_errors_are_named_by_where_they_are_imported_from(
 
 @EACH
 def test_one_idea_has_one_file_of_a_size_that_can_be_read(package: workspace.Package) -> None:
-    """At most 400 lines, and no exceptions so far."""
+    """At most 500 lines, and no exceptions so far."""
     long = {
         str(file.relative_to(ROOT))
         for file in _sources(package)
