@@ -66,7 +66,7 @@ class Kind:
     #: How many servers it consists of.
     size: ClassVar[int] = 1
     #: Environment of its container.
-    environment: ClassVar[Mapping[str, str]] = {}
+    environment: Mapping[str, str] = {}
     #: Programs that serve it, the best first, and folders beside the path where they may lie.
     programs: ClassVar[Sequence[str]] = ()
     folders: ClassVar[Sequence[str]] = ("/usr/sbin", "/usr/local/sbin")

@@ -38,7 +38,7 @@ class MySQL(Kind):
     username = "root"
     password = PASSWORD
     database = "hypercube"
-    environment: ClassVar[Mapping[str, str]] = {
+    environment: Mapping[str, str] = {
         "MYSQL_ROOT_PASSWORD": PASSWORD,
         "MYSQL_DATABASE": "hypercube",
     }
@@ -120,7 +120,7 @@ class MariaDB(MySQL):
     name = "mariadb"
     title = "MariaDB"
     image = "mariadb:11.8"
-    environment: ClassVar[Mapping[str, str]] = {
+    environment: Mapping[str, str] = {
         "MARIADB_ROOT_PASSWORD": PASSWORD,
         "MARIADB_DATABASE": "hypercube",
     }

@@ -33,7 +33,7 @@ class Postgres(Kind):
     username = "postgres"
     password = PASSWORD
     database = "postgres"
-    environment: ClassVar[Mapping[str, str]] = {
+    environment: Mapping[str, str] = {
         "POSTGRES_PASSWORD": PASSWORD,
         "POSTGRES_INITDB_ARGS": "--no-sync",
     }

@@ -7,7 +7,7 @@ import shutil
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from tools.backends.kind import (
     PASSWORD,
@@ -37,7 +37,7 @@ class RabbitMQ(Kind):
     username = "hypercube"
     password = PASSWORD
     database = "/"
-    environment: ClassVar[Mapping[str, str]] = {
+    environment: Mapping[str, str] = {
         "RABBITMQ_DEFAULT_USER": "hypercube",
         "RABBITMQ_DEFAULT_PASS": PASSWORD,
     }
