@@ -47,7 +47,8 @@ def dialect_for(engine: Engine) -> Callable[..., Dialect]:
 def client_for(name: str) -> ModuleType:
     """The module that speaks to the client library of a server.
 
-    It has `PARAMETERS`, the names that the library takes in a URL, `connect_options(options)`,
+    It has `PARAMETERS`, the names that the library takes in a URL, `check_parameters(parameters)`,
+    which refuses what must not be among their values, `connect_options(options)`,
     what options of the queue's URL come to, and `connect_arguments(seconds)`, what a connection is
     made with where that is not in the URL.
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import pymysql
@@ -10,6 +10,7 @@ from pymysql.constants import CLIENT, SERVER_STATUS
 from pymysql.cursors import Cursor
 from sqlalchemy.engine.interfaces import DBAPICursor
 
+from hypercube_queue import InvalidArgument
 from hypercube_queue.driver import URLOptions
 from hypercube_queue_sql._errors import Fault, Kind
 from hypercube_queue_sql._sockets import has_ended, shut
@@ -48,6 +49,9 @@ PARAMETERS = frozenset(
         "unix_socket",
     }
 )
+
+#: Options of TLS from which one expects that the server is verified.
+_VERIFYING = ("ssl_check_hostname", "ssl_cert", "ssl_key")
 
 _DUPLICATE = 1062
 _KINDS = {
@@ -114,6 +118,16 @@ _TEXTS = {
     3032: "the server is in offline mode",
     3100: _READ_ONLY,
 }
+
+
+def check_parameters(parameters: Mapping[str, str]) -> None:
+    """Raise InvalidArgument for TLS that looks as if it verified the server, and does not."""
+    named = [name for name in _VERIFYING if parameters.get(name)]
+    if named and not any(parameters.get(name) for name in ("ssl_ca", "ssl_capath")):
+        raise InvalidArgument(
+            f"the URL has {named[0]} without ssl_ca or ssl_capath, so the server's certificate "
+            "would not be verified at all: name the authority, such as ssl_ca=/etc/ssl/certs/ca.pem"
+        )
 
 
 def connect_options(options: URLOptions) -> dict[str, object]:  # noqa: ARG001 - there are none

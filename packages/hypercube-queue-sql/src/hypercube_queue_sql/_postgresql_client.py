@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Self, cast
 
 import psycopg
@@ -19,8 +19,9 @@ from hypercube_queue_sql._sockets import has_ended, shut
 #: lets go of its locks: the client may be cut off.
 _IDLE_SECONDS = 60
 
-_OWN = frozenset({"user", "password", "host", "port", "dbname"})
-#: What libpq knows beside the parts of a URL that have a place of their own.
+_OWN = frozenset({"user", "password", "dbname"})
+#: What libpq knows beside the parts of a URL that have a place of their own; hosts may be named
+#: in either.
 PARAMETERS = (
     frozenset(option.keyword.decode() for option in psycopg.pq.Conninfo.get_defaults()) - _OWN
 )
@@ -63,6 +64,10 @@ _REMEDIES = {
     ),
     "57014": "somebody cancelled the statement, or set a statement_timeout",
 }
+
+
+def check_parameters(parameters: Mapping[str, str]) -> None:
+    """Libpq itself refuses what makes no sense."""
 
 
 def connect_options(options: URLOptions) -> dict[str, object]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import TypeAlias
 
@@ -403,7 +403,5 @@ def _readable(names: Iterable[object]) -> Iterator[str]:
     """The names under which a queue can be asked for; nobody's push wrote the others."""
     for name in names:
         if isinstance(name, bytes):
-            try:
-                yield name.decode()
-            except UnicodeDecodeError:
-                continue
+            with suppress(UnicodeDecodeError, InvalidArgument):
+                yield checked_name("queue_name", name.decode(), may_be_empty=False)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from hypercube_queue import MAX_DURATION, Message
-from hypercube_queue.driver import from_microseconds, to_microseconds
+from hypercube_queue import MAX_DURATION, InvalidArgument, Message
+from hypercube_queue.driver import checked_name, from_microseconds, to_microseconds
 
 #: The most that BIGINT holds.
 _LARGEST = (1 << 63) - 1
@@ -53,9 +53,9 @@ def message(row: Row, queue_name: str) -> Message:
     return Message(
         queue_name,
         _bytes("payload", row.payload),
-        _text("job_name", row.job_name),
-        _text("namespace", row.namespace),
-        _text("id", row.id),
+        _name("job_name", row.job_name),
+        _name("namespace", row.namespace),
+        _name("id", row.id, may_be_empty=False),
         _bytes("extra", row.extra),
         visibility_timeout=visibility_us,
         attempt=row.attempt,
@@ -80,8 +80,11 @@ def _bytes(column: str, value: object) -> bytes:
     return value
 
 
-def _text(column: str, value: object) -> str:
+def _name(column: str, value: object, *, may_be_empty: bool = True) -> str:
+    """A name as `push` takes it: others write to the table, and names are shown and logged."""
     try:
-        return _bytes(column, value).decode()
+        return checked_name(column, _bytes(column, value).decode(), may_be_empty=may_be_empty)
     except UnicodeDecodeError as error:
         raise UnreadableRow(f"{column} is not UTF-8 at byte {error.start}") from None
+    except InvalidArgument as error:
+        raise UnreadableRow(str(error)) from None

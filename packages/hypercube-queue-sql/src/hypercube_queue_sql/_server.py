@@ -107,7 +107,9 @@ class ServerDialect:
             any_name=self.schema_is_database and schema is not None,
         )
         url = engine.url
-        self._place = f"{url.get_backend_name()} at {url.host or 'its default host'}"
+        self._place = (
+            f"{url.get_backend_name()} at {url.host or url.query.get('host') or 'its default host'}"
+        )
         self._key = (url.render_as_string(hide_password=True), schema, table)
         self._tables = ServerTables(
             tables,

@@ -6,13 +6,14 @@ import math
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import timedelta
 from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import Engine, event
+from sqlalchemy.engine import Dialect
 from sqlalchemy.engine.interfaces import DBAPICursor
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection
@@ -67,6 +68,8 @@ class ServerConnections:
         self._left_at = -math.inf
         if not event.contains(engine, "connect", _note_time):
             event.listen(engine, "connect", _note_time)
+        if owned and not event.contains(engine, "do_connect", _connect_in_time):
+            event.listen(engine, "do_connect", _connect_in_time)
 
     def close(self) -> None:
         """Close the connections that lie in the pool, and later each that comes back to it."""
@@ -88,7 +91,8 @@ class ServerConnections:
 
         Raises what connecting does, or BackendError when it takes longer.
         """
-        pooled = self._checked_out(Deadline(timedelta(seconds=seconds)))
+        with watchdog.watch(seconds) as watch:
+            pooled = self._checked_out(Deadline(timedelta(seconds=seconds)), watch)
         connection = pooled.driver_connection
         pooled.detach()
         return connection
@@ -214,7 +218,7 @@ class ServerConnections:
 
     @contextmanager
     def _connection(self, deadline: Deadline, watch: Watch) -> Iterator[Any]:
-        pooled = self._checked_out(deadline)
+        pooled = self._checked_out(deadline, watch)
         connection = pooled.driver_connection
         watch.cut = lambda: self._client.cut(connection)
         undo = None
@@ -243,9 +247,9 @@ class ServerConnections:
         # A call that was interrupted may not have read its answer.
         return isinstance(error, QueueError)
 
-    def _checked_out(self, deadline: Deadline) -> PoolProxiedConnection:
+    def _checked_out(self, deadline: Deadline, watch: Watch) -> PoolProxiedConnection:
         while True:
-            pooled = self._pooled(deadline)
+            pooled = self._pooled(deadline, watch)
             is_left = pooled.info.get(_MADE_AT, -math.inf) < self._left_at
             # After a restart of the server all that lie in the pool are dead.
             if not is_left and not self._client.is_dead(pooled.driver_connection):
@@ -253,34 +257,27 @@ class ServerConnections:
             pooled.invalidate()
             pooled.close()
 
-    def _pooled(self, deadline: Deadline) -> PoolProxiedConnection:
+    def _pooled(self, deadline: Deadline, watch: Watch) -> PoolProxiedConnection:
         """A connection of the pool's; one that is made anew may take the time limit."""
-        if self._owned and self._engine.pool.checkedin():  # type: ignore[attr-defined]
-            return self._opened()
-        future: Future[PoolProxiedConnection] = Future()
-
-        def connect() -> None:
-            try:
-                future.set_result(self._opened())
-            except BaseException as error:  # noqa: BLE001 - raised where it is waited for
-                future.set_exception(error)
-
-        threading.Thread(target=connect, name="hypercube-connect", daemon=True).start()
+        if not self._owned:
+            # It may wait for its turn as long as the application has said.
+            return _in_time(self._opened, deadline, self._no_connection, _give_back_late)
+        _making.call = _Making(self._client, deadline, watch, self._no_connection)
         try:
-            return future.result(deadline.seconds_left())
-        except BaseException as error:
-            future.add_done_callback(_give_up)
-            if isinstance(error, TimeoutError):
-                raise BackendError(
-                    f"{self._place}: no connection came about within {self._limit}; does the "
-                    "server answer, and has the engine's pool one to spare?"
-                ) from error
-            raise
+            return self._opened()
+        finally:
+            _making.call = None
+
+    def _no_connection(self) -> BackendError:
+        return BackendError(
+            f"{self._place}: no connection came about within {self._limit}; does the server "
+            "answer, and has the engine's pool one to spare?"
+        )
 
     def _opened(self) -> PoolProxiedConnection:
         try:
             return self._engine.raw_connection()
-        except (SQLAlchemyError, self._client.error):
+        except (SQLAlchemyError, self._client.error, QueueError):
             raise
         except Exception as error:
             # Options that a library refuses, or what it lacks, in exceptions of any kind.
@@ -299,10 +296,78 @@ def _note_time(_connection: object, record: ConnectionPoolEntry) -> None:
     record.info[_MADE_AT] = time.monotonic()
 
 
-def _give_up(late: Future[PoolProxiedConnection]) -> None:
+class _Making(NamedTuple):
+    """For whom a connection is made, if it has to be."""
+
+    client: Client
+    deadline: Deadline
+    watch: Watch
+    too_late: Callable[[], BackendError]
+
+
+class _PresentCall(threading.local):
+    """What a thread makes a connection for."""
+
+    call: _Making | None = None
+
+
+_making = _PresentCall()
+
+
+def _connect_in_time(
+    dialect: Dialect, _record: object, arguments: Sequence[Any], options: Mapping[str, Any]
+) -> Any:
+    """Connect within the time of the present call: no library bounds all that it waits for.
+
+    SQLAlchemy asks the server about itself on a first connection, so that one can be cut, too.
+    """
+    call = _making.call
+    if call is None:
+        return None  # SQLAlchemy connects as it always does
+    connection = _in_time(
+        lambda: dialect.connect(*arguments, **options), call.deadline, call.too_late, _close_late
+    )
+    call.watch.cut = lambda: call.client.cut(connection)
+    return connection
+
+
+def _in_time(
+    make: Callable[[], R],
+    deadline: Deadline,
+    too_late: Callable[[], BackendError],
+    discard: Callable[[Future[R]], None],
+) -> R:
+    """The result of `make` in a thread of its own; what comes when time is over is discarded."""
+    future: Future[R] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(make())
+        except BaseException as error:  # noqa: BLE001 - raised where it is waited for
+            future.set_exception(error)
+
+    threading.Thread(target=run, name="hypercube-connect", daemon=True).start()
+    try:
+        return future.result(deadline.seconds_left())
+    except BaseException as error:
+        if future.done() and not future.cancelled() and future.exception() is error:
+            raise
+        future.add_done_callback(discard)
+        if isinstance(error, TimeoutError):
+            raise too_late() from error
+        raise
+
+
+def _give_back_late(late: Future[PoolProxiedConnection]) -> None:
     """Nobody waits for the connection any more, and its pool may have been emptied."""
     if late.exception() is None:
         late.result().invalidate()
+        late.result().close()
+
+
+def _close_late(late: Future[Any]) -> None:
+    """The same for a connection that no pool has yet."""
+    if late.exception() is None:
         late.result().close()
 
 

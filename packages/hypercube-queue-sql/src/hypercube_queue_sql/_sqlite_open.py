@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
+from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 
 from sqlalchemy import URL, Engine, StaticPool, create_engine, event
 
@@ -24,8 +27,8 @@ def from_url(url: str) -> SQLQueue:
     `sqlite:///jobs.db` is a file in the present working directory, `sqlite:////var/jobs.db` one
     by its full path, and `sqlite://` a database in memory that is gone with the queue object.
 
-    Options: `table`, `create_tables` (true), `synchronous` (FULL, or NORMAL), and in seconds
-    `poll_timeout`, `visibility_timeout` and `operation_timeout`.
+    Options: `table`, `create_tables` (true), `synchronous` (FULL, or NORMAL), `file_mode` (0600,
+    0640 or 0660), and in seconds `poll_timeout`, `visibility_timeout` and `operation_timeout`.
     """
     parts = QueueURL(url)
     path = _path(parts)
@@ -36,9 +39,14 @@ def from_url(url: str) -> SQLQueue:
     poll_timeout = options.duration("poll_timeout", timedelta(seconds=1))
     visibility_timeout = options.duration("visibility_timeout", timedelta(seconds=30))
     operation_timeout = options.duration("operation_timeout", timedelta(seconds=30))
+    file_mode = options.choice("file_mode", None, ("0600", "0640", "0660"))
     options.refuse_unknown()
     checked_visibility(operation_timeout, field="operation_timeout")
-    engine = _file_engine(path, synchronous, operation_timeout) if path else _memory_engine()
+    engine = _memory_engine()
+    if path:
+        engine = _file_engine(path, synchronous, operation_timeout)
+        if file_mode is not None:
+            event.listen(engine, "do_connect", partial(_make_file, path, int(file_mode, 8)))
     return SQLQueue(
         engine,
         table=table,
@@ -103,3 +111,18 @@ def _file_engine(path: str, synchronous: str, operation_timeout: timedelta) -> E
 
     event.listen(engine, "connect", set_up)
     return engine
+
+
+def _make_file(path: str, mode: int, *_: object) -> None:
+    """Make the file with these permissions; one that is there keeps its own.
+
+    SQLite gives the files beside it the same.
+    """
+    # Where it cannot be made, SQLite says why.
+    with suppress(OSError):
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
+        try:
+            # Whatever is masked for the process.
+            os.fchmod(descriptor, mode)
+        finally:
+            os.close(descriptor)

@@ -21,8 +21,15 @@ from tools.backends import exclusive
 from tools.backends.instance import Server
 from tools.backends.relay import Relay
 
-from hypercube_queue import BackendError, BatchError, Message, QueueError, open_queue
-from hypercube_queue_sql import SQLQueue
+from hypercube_queue import (
+    BackendError,
+    BatchError,
+    InvalidArgument,
+    Message,
+    QueueError,
+    open_queue,
+)
+from hypercube_queue_sql import SQLQueue, _mysql_client
 from hypercube_queue_sql._mysql_client import BeginningCursor, PyMySQLClient
 
 NOTHING = timedelta(0)
@@ -126,6 +133,24 @@ def test_each_operation_on_a_silent_server_ends_in_time(
         results = _at_once(operations)
 
     assert {name: error for name, error in results.items() if error is not None} == {}
+
+
+def test_calls_that_connect_again_to_a_silent_server_end_in_time(
+    relayed_url: str, relay: Relay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not when the library gives up, which here takes a minute more than a call may (ERR-5)."""
+    monkeypatch.setattr(_mysql_client, "_GRACE_SECONDS", 60)
+    with open_queue(f"{relayed_url}&operation_timeout=3") as queue:
+        assert isinstance(queue, SQLQueue)
+        _until(lambda: _error(lambda: queue.push(Message("other"))) is None, 60)
+        relay.cut()
+        begun = time.monotonic()
+        # The first one cuts the connection that there is, the next one finds its empty place.
+        for _ in range(3):
+            assert _error(lambda: queue.push(Message("work"))) is not None
+        assert time.monotonic() - begun < 45
+        relay.mend()
+        _until(lambda: _error(lambda: queue.push(Message("work"))) is None, 60)
 
 
 def test_a_pop_that_waits_on_a_silent_server_ends_in_time(relayed_url: str, relay: Relay) -> None:
@@ -629,3 +654,26 @@ def test_what_says_that_a_server_takes_no_changes_drops_the_connections(
     monkeypatch.setattr(queue._dialect, "insert", refused)
     queue.push(Message("work", b"1"))
     assert [each.payload for each in queue.pop("work", 10)] == [b"0", b"1"]
+
+
+# Encryption
+
+
+@pytest.mark.parametrize("scheme", ["mysql", "mariadb"])
+@pytest.mark.parametrize(
+    "option",
+    ["ssl_check_hostname=true", "ssl_cert=/c.pem", "ssl_key=/k.pem", "ssl_cert=/c&ssl_key=/k"],
+)
+def test_encryption_without_an_authority_is_refused(scheme: str, option: str) -> None:
+    """The library would verify nothing then."""
+    url = f"{scheme}://user@host/app?{option}"
+    with pytest.raises(InvalidArgument, match="without ssl_ca or ssl_capath"):
+        open_queue(url)
+    for authority in ("ssl_ca=/ca.pem", "ssl_capath=/certs"):
+        open_queue(f"{url}&{authority}").close()
+
+
+def test_several_hosts_are_refused() -> None:
+    """The library takes one."""
+    with pytest.raises(InvalidArgument, match="takes one"):
+        open_queue("mysql://user@one:1,two:2/app")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
+import socket
 import threading
 import time
 import traceback
@@ -25,7 +26,14 @@ from tools.backends.instance import Server
 from tools.backends.relay import Relay
 from tools.script import started
 
-from hypercube_queue import BackendError, BatchError, Message, QueueError, open_queue
+from hypercube_queue import (
+    BackendError,
+    BatchError,
+    InvalidArgument,
+    Message,
+    QueueError,
+    open_queue,
+)
 from hypercube_queue_sql import SQLQueue
 
 pytestmark = pytest.mark.server("postgres")
@@ -779,3 +787,71 @@ def _listening_on(place: Server, channel: str) -> bool:
 
 def _relayed(url: str, place: Server, relay: Relay) -> str:
     return url.replace(f"@{place.host}:{place.port}/", f"@{relay.host}:{relay.port}/")
+
+
+# Several hosts
+
+
+def test_hosts_are_named_as_libpq_has_them(table: str) -> None:
+    """Before the database or as options; each is tried until one is as the URL wants it."""
+    place = server("postgres")
+    real = f"{place.host}:{place.port}"
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        dead = unused.getsockname()[1]
+    query = f"?table={table}&create_tables=true&target_session_attrs=read-write"
+    hosts = f"&host=127.0.0.1,{place.host}&port={dead},{place.port}"
+    user = f"{place.username}:{quote(place.password, safe='')}"
+    for url in (
+        f"postgresql://{user}@127.0.0.1:{dead},{real}/{place.database}{query}",
+        f"postgresql://{user}@/{place.database}{query}{hosts}",
+    ):
+        with open_queue(url) as queue:
+            queue.push(Message("work", b"0"))
+            queue.ack(*queue.pop("work"))
+
+
+@pytest.mark.parametrize(
+    ("url", "host", "port"),
+    [
+        ("postgresql://u@a:1,b:2/db", "a,b", "1,2"),
+        ("postgresql://u@a,b:2/db", "a,b", "5432,2"),
+        ("postgresql://u@[::1]:1,b/db", "::1,b", "1,5432"),
+        ("postgresql://u@/db?host=a,b&port=1,2", "a,b", "1,2"),
+        ("postgresql://u@/db?host=/var/run/postgresql", "/var/run/postgresql", None),
+        ("postgresql://u@a:1/db", "a", 1),
+    ],
+)
+def test_hosts_reach_the_library(url: str, host: str, port: object) -> None:
+    """In its own form; nobody is contacted."""
+    with open_queue(url) as queue:
+        assert isinstance(queue, SQLQueue)
+        engine = queue._dialect._engine
+        _, arguments = engine.dialect.create_connect_args(engine.url)
+        assert (arguments["host"], arguments.get("port")) == (host, port)
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("postgresql://u@a:1,b:x/db", "port"),
+        ("postgresql://u@a:1/db?host=b", "write one of both"),
+        ("postgresql://u@a:1,b:2/db?port=3", "write one of both"),
+    ],
+)
+def test_hosts_that_make_no_sense_are_refused(url: str, told: str) -> None:
+    """InvalidArgument that says why."""
+    with pytest.raises(InvalidArgument, match=told):
+        open_queue(url)
+
+
+def test_a_listener_notices_soon_that_its_server_is_silent(relayed_url: str, relay: Relay) -> None:
+    """Though nothing is asked of the server meanwhile; when it answers again, it listens again."""
+    with open_queue(relayed_url) as queue:
+        assert isinstance(queue, SQLQueue)
+        queue.queues()
+        queue._dialect.listen()
+        _until(lambda: queue._dialect.hears)
+        relay.cut()
+        _until(lambda: not queue._dialect.hears)
+        relay.mend()
+        _until(lambda: queue._dialect.hears, 60)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import stat
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
@@ -114,6 +116,7 @@ def _pragmas(cursor) -> tuple[int, str]:
         (f"sqlite:///jobs.db?table={'x' * 41}", "up to 40"),
         ("sqlite:///jobs.db?create_tables=perhaps", "create_tables.*'perhaps'"),
         ("sqlite:///jobs.db?synchronous=OFF", "synchronous.*'OFF'.*FULL, NORMAL"),
+        ("sqlite:///jobs.db?file_mode=777", "file_mode.*'777'.*0600, 0640, 0660"),
         ("sqlite:///jobs.db?synchronous=full", "synchronous.*'full'"),
         ("sqlite:///jobs.db?poll_timeout=-1", "poll_timeout.*'-1'"),
         ("sqlite:///jobs.db?visibility_timeout=0", "visibility_timeout is 0"),
@@ -136,3 +139,28 @@ def test_a_wrong_url_says_what_is_wrong(
         open_queue(wrong)
 
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640])
+def test_the_file_has_the_permissions_that_the_url_asks_for(
+    file: Path, url: str, mode: int
+) -> None:
+    """From the start, whatever the process masks, and the files beside it as well."""
+    masked = os.umask(0o027)
+    try:
+        with open_queue(f"{url}?file_mode={mode:04o}") as queue:
+            queue.push(Message("work"))
+            found = {each.name: stat.S_IMODE(each.stat().st_mode) for each in file.parent.iterdir()}
+    finally:
+        os.umask(masked)
+    assert found == {file.name: mode, f"{file.name}-wal": mode, f"{file.name}-shm": mode}
+
+
+def test_a_file_that_is_there_keeps_its_permissions(file: Path, url: str) -> None:
+    """Its owner may have reasons."""
+    with open_queue(url) as queue:
+        queue.push(Message("work", b"0"))
+    file.chmod(0o644)
+    with open_queue(f"{url}?file_mode=0600") as queue:
+        assert [each.payload for each in queue.pop("work")] == [b"0"]
+    assert stat.S_IMODE(file.stat().st_mode) == 0o644

@@ -18,6 +18,10 @@ FAULTS = [
     ("job_name", b"\xff\xfe", "job_name is not UTF-8 at byte 0"),
     ("namespace", b"ok\xc3", "namespace is not UTF-8 at byte 2"),
     ("id", b"\x80", "id is not UTF-8 at byte 0"),
+    ("job_name", b"kind\nERROR forged", "job_name 'kind\\nERROR forged' has the character U+000A"),
+    ("namespace", b"\x1b[2J", "namespace '\\x1b[2J' has the character U+001B"),
+    ("id", b"", "id is empty"),
+    ("id", b"x" * 256, "id 'xxx"),
     ("job_name", "a text", "job_name holds no bytes but a str"),
     ("id", "a text", "id holds no bytes but a str"),
     ("payload", "a text", "payload holds no bytes but a str"),
@@ -134,6 +138,8 @@ def test_queue_names_that_nobody_can_ask_for_are_not_listed(queue: SQLQueue, fil
     queue.push(Message("work", b"0"), Message("other", b"1"), Message("third", b"2"))
     _spoil(file, "queue_name", b"\xff", "seq = 2")
     _spoil(file, "queue_name", "a text", "seq = 3")
+    queue.push(Message("fourth", b"3"))
+    _spoil(file, "queue_name", b"a\nline", "seq = 4")
 
     assert queue.queues() == ["work"]
 
