@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import socket
+import ssl
 import time
 from datetime import timedelta
 
@@ -63,6 +64,9 @@ def test_amqps_is_another_port_and_checks_the_name() -> None:
     assert (parameters.port, parameters.ssl_options.server_hostname) == (5671, "host")
     assert parameters.ssl_options.context.check_hostname
     assert not lenient.ssl_options.context.check_hostname
+    for context in (parameters.ssl_options.context, lenient.ssl_options.context):
+        assert context.verify_mode is ssl.CERT_REQUIRED
+        assert context.minimum_version >= ssl.TLSVersion.TLSv1_2
 
 
 def test_several_hosts_have_all_else_in_common() -> None:
@@ -89,6 +93,7 @@ def test_several_hosts_have_all_else_in_common() -> None:
         ("amqp://host?operation_timeout=0", "operation_timeout"),
         ("amqp://host?ssl_ca_certs=x", "ssl_ca_certs"),
         ("amqps://host?ssl_ca_certs=/no/such/file", "ssl_ca_certs"),
+        ("amqps://host?ssl_keyfile=/no/such/file", "without ssl_certfile"),
         ("amqp+pika://host", "scheme"),
         ("amqp://one,two:x", "parsed"),
         ("amqp://user:s/cret@host", "password escaped"),

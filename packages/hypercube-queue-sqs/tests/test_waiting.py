@@ -183,3 +183,21 @@ def test_a_queue_that_was_closed_or_forgotten_leaves_no_threads(
 
 def _threads() -> int:
     return sum(each.name.startswith("hypercube-sqs") for each in threading.enumerate())
+
+
+def test_the_first_poll_without_an_answer_ends_a_long_wait(
+    strict: StrictSQS,
+    url: str,
+    open_: Callable[[str], SQSQueue],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However long the pop was to wait, a service that is silent is told of."""
+    monkeypatch.setattr("hypercube_queue_sqs._receiving.LONGEST_POLL", SECOND)
+    queue = open_(f"{url}&operation_timeout=1")
+    assert queue.pop("work", wait=NOW) == []
+    strict.forget_requests()
+    strict.faults.slow("ReceiveMessage", 6, times=100)
+    with pytest.raises(BackendError, match="no answer in time") as caught:
+        queue.pop("work", wait=timedelta(seconds=40))
+    assert caught.value.outcome_unknown
+    assert waits(strict) == [1]

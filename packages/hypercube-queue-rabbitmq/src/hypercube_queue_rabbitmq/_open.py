@@ -70,6 +70,10 @@ def _tls(parts: QueueURL) -> ssl.SSLContext:
     certificate = options.text("ssl_certfile", None)
     key = options.text("ssl_keyfile", None)
     check_hostname = options.flag("ssl_check_hostname", True)
+    if key is not None and certificate is None:
+        raise InvalidArgument(
+            "ssl_keyfile is given without ssl_certfile; the key is that of a certificate"
+        )
     try:
         context = ssl.create_default_context(cafile=authorities)
         if certificate is not None:

@@ -92,9 +92,12 @@ class Receiving:
         while True:
             # A short poll asks a part of SQS's servers only, and misses what the others have.
             seconds = min(LONGEST_POLL.seconds, max(1, math.ceil(patience.seconds_left())))
-            poll = partial(self._receive, queue_name, place, wanted, seconds, end)
+            # One that gets no answer ends the pop, however long that was to wait.
+            allowed = timedelta(seconds=seconds) + self._operation_timeout
+            answered = Deadline(min(allowed, timedelta(seconds=end.seconds_left())))
+            poll = partial(self._receive, queue_name, place, wanted, seconds, answered)
             try:
-                first = self._result(self._polls.run(poll, self._hand_back), end)
+                first = self._result(self._polls.run(poll, self._hand_back), answered)
             except QueueError as error:
                 self._directory.forget(queue_name, error)
                 raise
