@@ -292,7 +292,7 @@ def test_a_library_that_is_worked_on_elsewhere_is_not_the_application(
     monkeypatch.chdir(tmp_path / "app")
     monkeypatch.syspath_prepend(tmp_path / "library")
     monkeypatch.syspath_prepend(tmp_path / "app")
-    result = CliRunner().invoke(app, ["work", "user_app:jobs"])
+    result = CliRunner().invoke(app, ["work", "--processes=0", "user_app:jobs"])
     assert f"({tmp_path / 'app' / 'user_app.py'}:3)" in result.stderr
 
 
