@@ -36,6 +36,12 @@ def crash(box: Any, count: int = 1) -> None:
     box.until(lambda: box.counts()[2] == 0)
 
 
+class Unreleasable(MemoryQueue):
+    """A driver without the capability Releaser."""
+
+    release = None
+
+
 class Crash(BaseException):
     """Ends a worker's process, as far as its queue can see."""
 
@@ -120,11 +126,7 @@ def test_after_a_crash_its_jobs_run_alone(box: Any) -> None:
 
 def test_without_release_a_crashed_job_still_gets_its_turn(box: Any) -> None:
     """Sent to the end of a queue that never empties, it would never be alone."""
-
-    class NoRelease(MemoryQueue):
-        release = None
-
-    box.on(NoRelease())
+    box.on(Unreleasable())
     together = Together()
     order = []
     box.jobs.declare("note", Note)
@@ -152,10 +154,6 @@ def test_without_release_a_crashed_job_still_gets_its_turn(box: Any) -> None:
 
 def test_a_long_lone_run_keeps_no_processor_busy(box: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """It outlasts the time for which its like are expected; the worker sleeps until it ends."""
-
-    class NoRelease(MemoryQueue):
-        release = None
-
     waits = []
 
     def wait(bell: Bell, seconds: float | None = None, original: Any = Bell.wait) -> None:
@@ -164,7 +162,7 @@ def test_a_long_lone_run_keeps_no_processor_busy(box: Any, monkeypatch: pytest.M
 
     monkeypatch.setattr(Bell, "wait", wait)
     monkeypatch.setattr("hypercube_jobs.worker._intake._EXPECTED_WITHIN", 0.05)
-    box.on(NoRelease())
+    box.on(Unreleasable())
     box.jobs.declare("note", Note)
     running, may_end = threading.Event(), threading.Event()
 
@@ -185,6 +183,42 @@ def test_a_long_lone_run_keeps_no_processor_busy(box: Any, monkeypatch: pytest.M
     worker.end()
 
     assert woken < 10
+
+
+@pytest.mark.parametrize("queue", [MemoryQueue, Unreleasable])
+def test_a_job_that_hangs_does_not_stop_the_rest_for_one_that_has_to_be_alone(
+    box: Any, monkeypatch: pytest.MonkeyPatch, queue: type[MemoryQueue]
+) -> None:
+    """Nothing can end its thread, so the other is put off, for as long as it hangs."""
+    monkeypatch.setattr("hypercube_jobs.worker._coordinator._PUT_OFF", timedelta(seconds=0.2))
+    box.on(queue())
+    go = threading.Event()
+    together = Together()
+    hung = []
+    box.jobs.declare("hung", Note, timeout=timedelta(seconds=0.1), retries=0, queue="hung")
+    box.jobs.declare("note", Note)
+
+    @box.jobs.handler("hung")
+    def hang(job: Note) -> None:
+        hung.append(job)
+        go.wait()
+
+    box.jobs.handler("note")(lambda job: together.run(job.text, 0))
+    box.jobs.dispatch_kind("note", Note("crashed"))
+    crash(box)
+    box.jobs.dispatch_kind("hung", Note("x"))
+    running = box.start(queues=["hung", "default"], concurrency=4)
+    box.until(lambda: hung)
+    for number in range(20):
+        box.jobs.dispatch_kind("note", Note(f"other {number}"))
+    box.until(lambda: len(together.beside) == 20)
+    assert "crashed" not in together.beside
+
+    go.set()
+    box.until(lambda: "crashed" in together.beside)
+    assert together.beside["crashed"] == 0
+    running.stop()
+    running.end()
 
 
 def test_who_waits_to_be_alone_is_not_held(box: Any) -> None:

@@ -20,7 +20,7 @@ PATIENCE_S = 300.0
 HYPERCUBE = Path(sys.executable).with_name("hypercube")
 
 APP = """
-    import os, sys, time
+    import logging, os, sys, time
     from dataclasses import dataclass
     from hypercube_jobs import JobEvent, Jobs, Observer, Worker
     from hypercube_queue import open_queue
@@ -57,6 +57,7 @@ APP = """
         os._exit(9)
 
     if __name__ == "__main__":
+        logging.basicConfig(level=logging.INFO)
         Worker(jobs, concurrency=8, queues=sys.argv[1:]).run()
 """
 
@@ -112,7 +113,7 @@ class Deaths:
             worker = self._start()
             try:
                 while worker.poll() is None and not self._has_ended():
-                    assert time.monotonic() < end, f"it never ends:\n{self.log.read_text()}"
+                    assert time.monotonic() < end, self.log.read_text() + self.errors.read_text()
                     time.sleep(0.02)
                 if worker.poll() is None:
                     worker.send_signal(signal.SIGTERM)

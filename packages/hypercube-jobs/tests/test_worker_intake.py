@@ -61,6 +61,7 @@ def load(**fields: Any) -> Load:
         "free": 1,
         "moving": 1,
         "running": 0,
+        "overdue": 0,
         "waiting": 0,
         "waiting_bytes": 0,
         "ended": 0,
@@ -192,6 +193,22 @@ def test_what_was_expected_may_have_gone_elsewhere() -> None:
     intake.nothing_came()
 
     assert intake.room(load(free=9, moving=9), 3) == 1
+
+
+@pytest.mark.parametrize("releasable", [True, False])
+def test_nothing_waits_for_the_end_of_what_is_over_its_time_out(releasable: bool) -> None:
+    """It may never come: the job that has to run alone is put off, and the others are run."""
+    intake = Intake(releasable=releasable)
+    normal, quarantined = held(), held(quarantined=True)
+    intake.sort([quarantined], 1, load(free=7, running=1), 1)
+    assert intake.room(load(free=7, running=1), 1) == 0
+
+    its = load(free=7, running=1, overdue=1)
+    assert intake.room(its, 1) == 1
+    chosen = intake.sort([normal, quarantined], 2, its, 1)
+    assert (chosen.run, chosen.put_off, chosen.release) == ([normal], [quarantined], [])
+    intake.sort([held()], 1, its, 2)
+    assert intake.room(its, 2) == 7
 
 
 def test_without_release_a_quarantined_delivery_is_expected_for_a_limited_time(

@@ -55,6 +55,8 @@ _LOOK = 0.1
 _AT_ONCE = timedelta(0)
 #: How long a job waits that was given back although it runs on, until its process has ended.
 _LEAVE = timedelta(seconds=5)
+#: How long a job is put off that has to run alone, while another one here does not end.
+_PUT_OFF = timedelta(seconds=10)
 #: How many ids a log line shows.
 _SHOWN = 5
 
@@ -233,6 +235,9 @@ class Coordinator:
         chosen = self._intake.sort(alive, room, self._execution.load(), before)
         self._give_back(chosen.release)
         self._quarantine(chosen.quarantine)
+        for held in chosen.put_off:
+            self._judge.put_off_unrun(held, _PUT_OFF)
+            self._settlement.add(held)
         self._alone = self._alone or chosen.alone
         if chosen.run:
             self._execution.submit(chosen.run)

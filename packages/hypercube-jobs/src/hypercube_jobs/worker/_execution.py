@@ -41,6 +41,8 @@ class Load:
     #: Slots that are free or have had their present job for less than `START_WITHIN`.
     moving: int
     running: int
+    #: Running attempts that are over their time-outs, and so may never end.
+    overdue: int
     #: Deliveries that wait for a slot, and their bytes.
     waiting: int
     waiting_bytes: int
@@ -93,6 +95,7 @@ class Execution:
         #: The coordinator wants to know when no more than these wait.
         self._few = 0
         self._running: set[Held] = set()
+        self._overdue: set[Held] = set()
         self._free = concurrency
         self._threads = 0
         self._short_of_threads = False
@@ -125,6 +128,7 @@ class Execution:
                 free=self._free,
                 moving=self._concurrency - stuck,
                 running=len(self._running),
+                overdue=len(self._overdue),
                 waiting=len(self._waiting),
                 waiting_bytes=self._waiting.bytes,
                 ended=self._ended,
@@ -166,6 +170,7 @@ class Execution:
             self._abandoned_on_loop = self._abandoned_on_loop or held.is_async
             held.duration = time.monotonic() - held.started_at
             self._running.discard(held)
+            self._overdue.discard(held)
             self._ended += 1
             return True
 
@@ -199,11 +204,14 @@ class Execution:
                 for held in overdue:
                     held.deadline = NEVER
                     held.cause = held.cause or Cause.TIME_LIMIT
+                    self._overdue.add(held)
                 late: list[Held] = []
                 while not self._free and self._waiting and self._start_by() <= now:
                     late.append(self._waiting.take_first())
                 looks = look_at_loop or any(held.is_async for held in self._running)
                 look_at = self._loop_looked_at + _LOOK_AT_LOOP if looks else return_at
+                if overdue:
+                    self._bell.ring()
                 if overdue or late or now >= min(look_at, return_at):
                     self._loop_looked_at = now
                     return overdue, late
@@ -235,6 +243,8 @@ class Execution:
                 return None  # the worker is gone
             ended.duration = now - ended.started_at
             self._running.discard(ended)
+            if self._overdue:
+                self._overdue.discard(ended)
             self._ended += 1
             if self._run_seconds is None:
                 self._run_seconds = ended.duration

@@ -35,6 +35,8 @@ class Sorted:
     release: list[Held]
     #: These go back with a note that they are run alone next time.
     quarantine: list[Held] = field(default_factory=list)
+    #: These go back for a while, since they cannot be run alone here.
+    put_off: list[Held] = field(default_factory=list)
     #: This one is run once nothing else is held.
     alone: Held | None = None
 
@@ -50,7 +52,8 @@ class Intake:
     a moment when others were held it is *exclusive*, which means that it pops only while
     nothing is held. A delivery that was released is in its old place, so that it comes next
     then. Without `releasable` it is at the end of its queue, and may be with another worker by
-    the time that its turn comes, so it is expected for a limited time.
+    the time that its turn comes, so it is expected for a limited time. And an attempt that is
+    over its time-out may be held for ever, so nobody is made to wait for its end.
     """
 
     def __init__(self, *, releasable: bool = True) -> None:
@@ -65,7 +68,7 @@ class Intake:
 
     def room(self, load: Load, held: int) -> int:
         """How many deliveries to ask for now; none until something changes if not positive."""
-        if self._exclusive and time.monotonic() >= self._exclusive_until:
+        if self._exclusive and (load.overdue or time.monotonic() >= self._exclusive_until):
             self._exclusive = False
         if self._exclusive and held:
             return 0
@@ -101,10 +104,13 @@ class Intake:
         unrecorded = [each for each in isolated if each.standing.isolation.is_unrecorded]
         quarantined = [each for each in isolated if not each.standing.isolation.is_unrecorded]
         if not quarantined:
-            if not self._releasable:
+            if not self._releasable and not load.overdue:
                 self._be_exclusive()
             fitting = _what_fits(others, room, load)
             return Sorted(fitting.run, fitting.release, unrecorded)
+        if load.overdue:
+            fitting = _what_fits(others, room, load)
+            return Sorted(fitting.run, fitting.release, unrecorded, quarantined)
         if held:
             # What came with it would only make it wait for longer.
             self._be_exclusive()
@@ -112,7 +118,7 @@ class Intake:
         self._patience = _EXPECTED_WITHIN
         self._exclusive = False  # the time for the next one starts anew
         self._be_exclusive()
-        return Sorted([], others + quarantined[1:], unrecorded, quarantined[0])
+        return Sorted([], others + quarantined[1:], unrecorded, alone=quarantined[0])
 
     def nothing_came(self) -> None:
         """A pop was empty: somebody else has taken what was expected."""

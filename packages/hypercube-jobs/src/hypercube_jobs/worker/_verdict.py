@@ -118,6 +118,13 @@ class Judge:
             held.record.note_free()
             self._retry_free(held)
 
+    def put_off_unrun(self, held: Held, delay: timedelta) -> None:
+        """Decide that a delivery goes back, unrun and uncounted, for as long as `delay`."""
+        held.record.note_free()
+        held.decision = Retry(delay, free=True)
+        held.message.delay = min(delay, self._max_delay)
+        self._write(held)
+
     def quarantine(self, held: Held) -> None:
         """Decide that a delivery goes back unrun, and that the next one is run alone (ATT-3)."""
         held.record.note_quarantine(held.standing.lost)
