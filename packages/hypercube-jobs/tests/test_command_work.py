@@ -292,7 +292,7 @@ def test_a_library_that_is_worked_on_elsewhere_is_not_the_application(
     monkeypatch.chdir(tmp_path / "app")
     monkeypatch.syspath_prepend(tmp_path / "library")
     monkeypatch.syspath_prepend(tmp_path / "app")
-    result = CliRunner().invoke(app, ["work", "user_app:jobs"])
+    result = CliRunner().invoke(app, ["work", "--processes=0", "user_app:jobs"])
     assert f"({tmp_path / 'app' / 'user_app.py'}:3)" in result.stderr
 
 
@@ -358,7 +358,7 @@ def test_queues_that_no_kind_goes_to_are_told(folder: Path) -> None:
     code, errors = ended(start(folder, "mail_app:jobs", "--stop-when-empty"))
     assert code == 0
     assert (
-        "WARNING serving only default, where no kind of mail_app:jobs goes by itself; to serve the "
+        "] serving only default, where no kind of mail_app:jobs goes by itself; to serve the "
         "queues of its kinds add --queue mail --queue billing"
     ) in errors
     code, errors = ended(start(folder, "mail_app:jobs", "--stop-when-empty", "--queue", "billing"))
