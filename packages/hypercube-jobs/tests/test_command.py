@@ -465,7 +465,7 @@ def test_looking_at_a_file_of_something_else_makes_no_tables(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (("work",), "no other process can dispatch the jobs that are waited for here"),
+        (("work", "-p0"), "no other process can dispatch the jobs that are waited for here"),
         (("dispatch", "pay", "{}"), "no other process can work on what is dispatched here"),
     ],
 )

@@ -58,6 +58,19 @@ def _differences(engine: Engine, table: str) -> list[object]:
         return list(compare_metadata(context, metadata(table=table)))
 
 
+def test_a_queue_that_is_told_to_creates_no_tables(plain_url: str, engine: Engine) -> None:
+    """Tools that look after a queue must not make one, whatever its URL says."""
+    table = f"t{secrets.token_hex(8)}"
+    with open_queue(f"{plain_url}&table={table}") as queue:
+        assert isinstance(queue, SQLQueue)
+        queue.create_nothing()
+        with pytest.raises(BackendError, match="does not exist"):
+            queue.queues()
+        with pytest.raises(BatchError):
+            queue.push(Message("work"))
+    assert not inspect(engine).has_table(table)
+
+
 def test_creating_tables_twice_changes_nothing(queue: SQLQueue, engine: Engine, table: str) -> None:
     """Not the tables, nor what is in them; and they are what the metadata says."""
     queue.push(Message("work", b"0"))
