@@ -12,14 +12,11 @@ not work again by themselves, or if a message is lost where the servers had ever
 from __future__ import annotations
 
 import argparse
-import itertools
 import sys
-import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from datetime import timedelta
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,109 +32,19 @@ from tools.backends.clusters import (
     wait_until,
 )
 from tools.backends.redis import ask
+from tools.backends.traffic import AROUND, NAME, PATIENCE, Traffic, with_table
 
-from hypercube_queue import AlreadyExists, BatchError, Message, NotFound, QueueError, open_queue
 from hypercube_queue_lua import slot_of
 from hypercube_queue_lua._keys import queue_keys
 
 _DOCUMENT = Path(__file__).resolve().parent.parent / "docs/backends.md"
-_BEGIN, _END = "<!-- redis-failovers:begin -->", "<!-- redis-failovers:end -->"
+_TABLE = "redis-failovers"
 
-_PREFIX, _NAME = "failovers", "q"
-#: Seconds of pushes before and after what is done, and for which a cut lasts.
-_AROUND = 3.0
-#: Seconds after which an object that does not work again never will.
-_PATIENCE = 90.0
-
-
-@dataclass
-class Traffic:
-    """What was pushed and received, and when."""
-
-    url: str
-    pushed: dict[str, float] = field(default_factory=dict)
-    #: Whether a push succeeded is unknown.
-    doubtful: set[str] = field(default_factory=set)
-    received: dict[str, int] = field(default_factory=dict)
-    acked: set[str] = field(default_factory=set)
-    #: Were delivered after they had been acknowledged.
-    back: set[str] = field(default_factory=set)
-    errors: set[str] = field(default_factory=set)
-    done: threading.Event = field(default_factory=threading.Event)
-    #: Set while pops go on; what they took from a server that is forgotten would not be missed.
-    popping: threading.Event = field(default_factory=threading.Event)
-
-    def push(self) -> None:
-        number = 0
-        with open_queue(self.url) as queue:
-            while not self.done.is_set():
-                message = Message(_NAME, id=str(number))
-                number += 1
-                try:
-                    queue.push(message)
-                except BatchError as error:
-                    [failure] = error.failed
-                    if getattr(failure.error, "outcome_unknown", False):
-                        self.doubtful.add(message.id)
-                    elif isinstance(failure.error, AlreadyExists):
-                        raise
-                    self.errors.add(str(failure.error))
-                else:
-                    self.pushed[message.id] = time.monotonic()
-                time.sleep(0.005)
-
-    def pop(self) -> None:
-        empty_at_end = False
-        with open_queue(self.url) as queue:
-            while not empty_at_end:
-                self.popping.wait()
-                ending = self.done.is_set()
-                try:
-                    held = queue.pop(_NAME, 100, wait=timedelta(seconds=1))
-                    for each in held:
-                        self.received[each.id] = self.received.get(each.id, 0) + 1
-                        if each.id in self.acked:
-                            self.back.add(each.id)
-                    queue.ack(*held)
-                except BatchError as error:
-                    failed = {failure.index for failure in error.failed}
-                    self.acked |= {each.id for n, each in enumerate(held) if n not in failed}
-                    if not all(isinstance(each.error, NotFound) for each in error.failed):
-                        self.errors |= {str(each.error) for each in error.failed}
-                except QueueError as error:
-                    self.errors.add(str(error))
-                else:
-                    self.acked |= {each.id for each in held}
-                    # What an attempt leased and did not receive comes back after its lease.
-                    empty_at_end = ending and not held and not self._open()
-
-    def standstill(self, since: float) -> float:
-        """The longest time without a successful push, in seconds."""
-        moments = [since, *(each for each in self.pushed.values() if each > since)]
-        return max(late - early for early, late in itertools.pairwise(moments))
-
-    def wait_for_pushes(self) -> None:
-        """Wait until pushes have succeeded for a while."""
-        now = time.monotonic()
-        end = now + _PATIENCE
-        while max(self.pushed.values(), default=0.0) < now + _AROUND:
-            if time.monotonic() > end:
-                raise SystemExit(f"no push succeeds any more: {sorted(self.errors)}")
-            time.sleep(0.1)
-
-    @property
-    def lost(self) -> int:
-        return len(self.pushed.keys() - self.received.keys())
-
-    def _open(self) -> bool:
-        with open_queue(self.url) as queue:
-            counts: Any = queue
-            stats = counts.stats(_NAME)
-            return bool(stats.ready + stats.delayed + stats.in_flight)
+_PREFIX = "failovers"
 
 
 def _slot() -> int:
-    return slot_of(queue_keys(_PREFIX, _NAME).wake)
+    return slot_of(queue_keys(_PREFIX, NAME).wake)
 
 
 def _shard(place: Any) -> tuple[Any, Any, list[Any]]:
@@ -154,14 +61,14 @@ def _bring_here(place: Any, traffic: Traffic) -> None:
     del traffic
     primary, _, joined = _shard(place)
     if owner(joined, _slot()) is not primary:
-        keys = [key.decode() for key in queue_keys(_PREFIX, _NAME).all]
+        keys = [key.decode() for key in queue_keys(_PREFIX, NAME).all]
         move_slot(joined, _slot(), primary, keys)
 
 
 def _move(place: Any, traffic: Traffic) -> None:
     primary, _, joined = _shard(place)
     other = next(node for node in joined if is_primary(node) and node is not primary)
-    move_slot(joined, _slot(), other, [key.decode() for key in queue_keys(_PREFIX, _NAME).all])
+    move_slot(joined, _slot(), other, [key.decode() for key in queue_keys(_PREFIX, NAME).all])
     traffic.wait_for_pushes()
     _bring_here(place, traffic)
 
@@ -234,7 +141,7 @@ class Case:
 
 def _cases() -> list[Case]:
     careful = "Sentinel: primary cut off, with `min-replicas-to-write 1`"
-    careless = f"the same without it, healed after {_AROUND:g} s"
+    careless = f"the same without it, healed after {AROUND:g} s"
     cases = [
         Case("redis-sentinel", "redis+sentinel", "Sentinel: primary killed", _kill_watched),
         Case("redis-sentinel", "redis+sentinel", careful, _isolate_careful),
@@ -285,7 +192,7 @@ def run(case: Case) -> str:
                 traffic.done.set()
                 traffic.popping.set()
             for each in working:
-                each.result(_PATIENCE)
+                each.result(PATIENCE)
     if strange := traffic.received.keys() - traffic.pushed.keys() - traffic.doubtful:
         raise SystemExit(f"{case.what}: {len(strange)} messages were received that nobody pushed")
     if case.is_orderly and traffic.lost:
@@ -297,15 +204,6 @@ def run(case: Case) -> str:
         str(len(traffic.back)),
     )
     return f"| {' | '.join(cells)} |"
-
-
-def with_table(text: str, table: str) -> str:
-    """`text` with the table between its markers."""
-    before, begin, rest = text.partition(_BEGIN)
-    _, end, after = rest.partition(_END)
-    if not begin or not end:
-        raise ValueError(f"the text lacks the markers {_BEGIN} and {_END}")
-    return f"{before}{_BEGIN}\n{table}\n{_END}{after}"
 
 
 def main() -> None:
@@ -331,7 +229,7 @@ def main() -> None:
     table = "\n".join(rows)
     print(table)
     if arguments.write:
-        _DOCUMENT.write_text(with_table(_DOCUMENT.read_text(), table))
+        _DOCUMENT.write_text(with_table(_DOCUMENT.read_text(), table, _TABLE))
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""The figures of the failovers of Redis and Valkey, and where they are written."""
+"""The figures of failovers, and where they are written."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from tools.redis_failovers import Traffic, with_table
+from tools.backends.traffic import Traffic, with_table
 
 _ROOT = Path(__file__).resolve().parents[2]
 
@@ -25,9 +25,11 @@ def test_what_was_confirmed_and_not_received_is_lost() -> None:
     assert traffic.lost == 1
 
 
-def test_the_document_has_a_place_for_the_table() -> None:
+@pytest.mark.parametrize("name", ["redis-failovers", "rabbitmq-failovers"])
+def test_the_document_has_a_place_for_the_table(name: str) -> None:
     """Only what stands there is replaced."""
     text = (_ROOT / "docs/backends.md").read_text()
-    assert with_table(with_table(text, "| other |"), "| table |") == with_table(text, "| table |")
+    other = with_table(text, "| other |", name)
+    assert with_table(other, "| table |", name) == with_table(text, "| table |", name)
     with pytest.raises(ValueError, match="markers"):
-        with_table("text", "| table |")
+        with_table("text", "| table |", name)
