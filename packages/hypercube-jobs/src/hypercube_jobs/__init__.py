@@ -35,7 +35,7 @@ from hypercube_jobs._namespace import Namespace
 from hypercube_jobs._observer import JobEvent, Observer
 from hypercube_jobs._periodic import PeriodicJob, PeriodicOptions
 from hypercube_jobs._periodic_times import Cron, Every, When
-from hypercube_jobs._policy import DispatchOptions, KindOptions, Limits, Policy
+from hypercube_jobs._policy import DispatchLimits, DispatchOptions, KindOptions, Policy
 from hypercube_jobs._registry import Kind
 from hypercube_jobs._scheduler import Scheduler
 from hypercube_jobs.worker import MAX_FREE_INTERRUPTIONS, Ending, Worker, process
@@ -48,6 +48,7 @@ __all__ = [
     "Constant",
     "Cron",
     "Dispatch",
+    "DispatchLimits",
     "DispatchOptions",
     "DispatchResult",
     "DuplicateKind",
@@ -65,7 +66,6 @@ __all__ = [
     "Jobs",
     "Kind",
     "KindOptions",
-    "Limits",
     "Middleware",
     "Namespace",
     "NotSupported",

@@ -39,10 +39,10 @@ DEFAULT_MAX_BACKOFF = timedelta(days=7)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class DispatchLimits:
     """The most that a job may be dispatched with.
 
-        @jobs.handler("import", limits=Limits(retries=10, timeout=timedelta(minutes=5)))
+        @jobs.handler("import", limits=DispatchLimits(retries=10, timeout=timedelta(minutes=5)))
 
     Retries, time-out and backoff of a job travel with it, so that whoever may publish decides
     about them. A dispatch that asks for more than the limits of its kind is refused; what comes
@@ -78,7 +78,7 @@ class KindOptions(TypedDict, total=False):
     #: How long one attempt may take; one minute if not given.
     timeout: timedelta | None
     #: The most that one of them may be dispatched with.
-    limits: Limits | None
+    limits: DispatchLimits | None
 
 
 class DispatchOptions(TypedDict, total=False):
@@ -150,7 +150,7 @@ class Policy:
     retries: int = DEFAULT_RETRIES
     backoff: Backoff = DEFAULT_BACKOFF
     timeout: timedelta = DEFAULT_TIMEOUT
-    limits: Limits = Limits()
+    limits: DispatchLimits = DispatchLimits()
 
     def max_retries(self) -> int:
         """The most retries that a job may be dispatched with."""
@@ -169,11 +169,11 @@ class Policy:
             return limit
         return max(DEFAULT_MAX_BACKOFF, longest_delay(self.backoff))
 
-    def within(self, limits: Limits) -> Policy:
+    def within(self, limits: DispatchLimits) -> Policy:
         """The same policy, with limits that are no wider than these."""
         return replace(
             self,
-            limits=Limits(
+            limits=DispatchLimits(
                 retries=_lesser(self.max_retries(), limits.retries),
                 timeout=_lesser(self.max_timeout(), limits.timeout),
                 backoff=_lesser(self.max_backoff(), limits.backoff),
@@ -188,12 +188,12 @@ def checked_policy(
     retries: int | None = None,
     backoff: Backoff | None = None,
     timeout: timedelta | None = None,
-    limits: Limits | None = None,
+    limits: DispatchLimits | None = None,
 ) -> Policy:
     """The default policy with what is given replaced. Raises InvalidArgument."""
-    limits = Limits() if limits is None else limits
-    if not isinstance(limits, Limits):
-        raise InvalidArgument(f"limits is a Limits object, not {type(limits).__name__}")
+    limits = DispatchLimits() if limits is None else limits
+    if not isinstance(limits, DispatchLimits):
+        raise InvalidArgument(f"limits is a DispatchLimits object, not {type(limits).__name__}")
     policy = Policy(
         queue=DEFAULT_QUEUE if queue is None else checked_queue_name(queue, guarantees),
         retries=(
@@ -234,7 +234,7 @@ def check_limits(
         if value is not None and value > limit:
             raise InvalidArgument(
                 f"{name} is {value}, but the limit of this kind is {limit}; declare the kind "
-                f"with limits=Limits({name}=...) to allow more"
+                f"with limits=DispatchLimits({name}=...) to allow more"
             )
 
 

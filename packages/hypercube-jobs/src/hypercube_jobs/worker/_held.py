@@ -12,7 +12,7 @@ from hypercube_jobs._errors import JobError, UnknownKind, UnknownNamespace
 from hypercube_jobs._failure import Failure
 from hypercube_jobs._jobs import Jobs
 from hypercube_jobs._middleware import Middleware
-from hypercube_jobs._policy import Limits, Policy
+from hypercube_jobs._policy import DispatchLimits, Policy
 from hypercube_jobs._record import Record
 from hypercube_jobs._registry import Kind
 from hypercube_jobs.worker._decision import Decision, Outcome, Standing, max_retries, standing
@@ -184,7 +184,7 @@ class Held:
 class Policies:
     """How the jobs of each kind are treated, within the limits of a worker."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: DispatchLimits) -> None:
         self._limits = limits
         self._by_kind: dict[Kind | None, Policy] = {}
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from hypercube_jobs._policy import Limits
+from hypercube_jobs._policy import DispatchLimits
 from hypercube_jobs.worker._interruption import AVAILABLE
 from hypercube_queue import MAX_DURATION, Guarantees, InvalidArgument
 from hypercube_queue.driver import checked_count, checked_queue_name, shown
@@ -30,7 +30,7 @@ class WorkerOptions:
     interrupt_threads: bool
     process_ends: bool
     end_on_overrun: bool
-    limits: Limits
+    limits: DispatchLimits
 
     def __post_init__(self) -> None:
         checked_count("concurrency", self.concurrency, at_most=MAX_CONCURRENCY)
@@ -47,8 +47,10 @@ class WorkerOptions:
                 "end_on_overrun leaves a thread behind that only the end of the process ends, so "
                 "it goes with process_ends"
             )
-        if not isinstance(self.limits, Limits):
-            raise InvalidArgument(f"limits is a Limits object, not {type(self.limits).__name__}")
+        if not isinstance(self.limits, DispatchLimits):
+            raise InvalidArgument(
+                f"limits is a DispatchLimits object, not {type(self.limits).__name__}"
+            )
         _check_duration("sleep", self.sleep)
         if not self.sleep:
             raise InvalidArgument("sleep is 0; a pop that never waits would keep a core busy")

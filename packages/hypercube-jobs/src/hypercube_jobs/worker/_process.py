@@ -9,7 +9,7 @@ import time
 
 from hypercube_jobs import _call
 from hypercube_jobs._jobs import Jobs
-from hypercube_jobs._policy import Limits
+from hypercube_jobs._policy import DispatchLimits
 from hypercube_jobs.worker._call import call, call_async
 from hypercube_jobs.worker._decision import Ack, DeadLetter, is_exhausted
 from hypercube_jobs.worker._held import Cause, Held, Holding, Policies, held_for
@@ -48,7 +48,11 @@ def process_with(runner: asyncio.Runner | None, jobs: Jobs, message: Message) ->
     holding = Holding()
     leases = Leases(jobs.queue, holding, _lose, _leases_failed)
     [held] = held_for(
-        jobs, [message], Policies(Limits()), default_lease=leases.default, now=time.monotonic()
+        jobs,
+        [message],
+        Policies(DispatchLimits()),
+        default_lease=leases.default,
+        now=time.monotonic(),
     )
     holding.add([held])
     leases.start()

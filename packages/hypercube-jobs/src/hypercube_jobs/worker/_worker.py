@@ -15,7 +15,7 @@ from typing import Any
 from hypercube_jobs._errors import WorkerFailed
 from hypercube_jobs._failure import type_name
 from hypercube_jobs._jobs import Jobs
-from hypercube_jobs._policy import Limits
+from hypercube_jobs._policy import DispatchLimits
 from hypercube_jobs.worker._coordinator import Coordinator
 from hypercube_jobs.worker._ending import Ending
 from hypercube_jobs.worker._options import WorkerOptions, checked_queues
@@ -86,7 +86,7 @@ class Worker:
         interrupt_threads: bool = False,
         process_ends: bool = False,
         end_on_overrun: bool = False,
-        limits: Limits | None = None,
+        limits: DispatchLimits | None = None,
     ) -> None:
         if not isinstance(jobs, Jobs):
             raise InvalidArgument(f"a worker is for a Jobs object, not {type(jobs).__name__}")
@@ -102,7 +102,7 @@ class Worker:
             interrupt_threads=interrupt_threads,
             process_ends=process_ends,
             end_on_overrun=end_on_overrun,
-            limits=Limits() if limits is None else limits,
+            limits=DispatchLimits() if limits is None else limits,
         )
         #: Signals are passed on by a supervisor, which counts them: one that comes directly may
         #: be the same, sent to all processes of a service.

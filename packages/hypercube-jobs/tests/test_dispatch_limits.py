@@ -11,9 +11,9 @@ import pytest
 
 from hypercube_jobs import (
     Constant,
+    DispatchLimits,
     Exponential,
     Jobs,
-    Limits,
     Worker,
     current_attempt,
     process,
@@ -63,7 +63,9 @@ def test_a_dispatch_beyond_the_limits_is_refused(
     """Before anything is stored; 1,000 retries, a day and seven days if its kind says nothing."""
     box.jobs.declare("note", Note)
     (name,) = options
-    with pytest.raises(InvalidArgument, match=f"^{name} is .* limits=Limits\\({name}=...\\)"):
+    with pytest.raises(
+        InvalidArgument, match=f"^{name} is .* limits=DispatchLimits\\({name}=...\\)"
+    ):
         box.jobs.dispatch(Note("x"), **options)
     assert box.counts() == (0, 0, 0, 0)
 
@@ -73,9 +75,11 @@ def test_a_dispatch_beyond_the_limits_is_refused(
 
 def test_a_kind_may_have_limits_of_its_own(box: Any) -> None:
     """Wider or narrower ones."""
-    wide = Limits(retries=5_000, timeout=2 * DAY, backoff=30 * DAY)
+    wide = DispatchLimits(retries=5_000, timeout=2 * DAY, backoff=30 * DAY)
     box.jobs.declare("wide", Note, limits=wide)
-    box.jobs.declare("narrow", Note, limits=Limits(retries=1, timeout=SECOND, backoff=SECOND))
+    box.jobs.declare(
+        "narrow", Note, limits=DispatchLimits(retries=1, timeout=SECOND, backoff=SECOND)
+    )
     options = {"retries": 5_000, "timeout": 2 * DAY, "backoff": Constant(30 * DAY)}
 
     box.jobs.dispatch_kind("wide", Note("x"), **options)
@@ -91,7 +95,7 @@ def test_what_a_kind_says_of_itself_is_within_its_limits() -> None:
     assert (patient.max_retries(), patient.max_timeout()) == (9_999, 9 * DAY)
     assert patient.max_backoff() == 99 * DAY
 
-    limits = Limits(retries=1, timeout=SECOND, backoff=SECOND)
+    limits = DispatchLimits(retries=1, timeout=SECOND, backoff=SECOND)
     strict = checked_policy(guarantees, limits=limits)
     assert (strict.retries, strict.timeout) == (1, SECOND)
     assert strict.backoff(9) <= SECOND
@@ -105,30 +109,30 @@ def test_what_a_kind_says_of_itself_is_within_its_limits() -> None:
 def test_limits_are_checked(bad: dict[str, Any]) -> None:
     """As the options are that they are for."""
     with pytest.raises(InvalidArgument):
-        Limits(**bad)
+        DispatchLimits(**bad)
 
 
 def test_other_things_are_no_limits(box: Any) -> None:
     """Neither of a kind nor of a worker."""
-    with pytest.raises(InvalidArgument, match="limits is a Limits object, not int"):
+    with pytest.raises(InvalidArgument, match="limits is a DispatchLimits object, not int"):
         box.jobs.declare("note", Note, limits=3)
-    with pytest.raises(InvalidArgument, match="limits is a Limits object, not dict"):
+    with pytest.raises(InvalidArgument, match="limits is a DispatchLimits object, not dict"):
         Worker(box.jobs, limits={})
 
 
 @pytest.mark.parametrize(
     ("of_kind", "of_worker"),
     [
-        (Limits(retries=2, timeout=2 * SECOND, backoff=SECOND), Limits()),
-        (Limits(), Limits(retries=2, timeout=2 * SECOND, backoff=SECOND)),
+        (DispatchLimits(retries=2, timeout=2 * SECOND, backoff=SECOND), DispatchLimits()),
+        (DispatchLimits(), DispatchLimits(retries=2, timeout=2 * SECOND, backoff=SECOND)),
         (
-            Limits(retries=9, timeout=2 * SECOND, backoff=9 * SECOND),
-            Limits(retries=2, timeout=9 * SECOND, backoff=SECOND),
+            DispatchLimits(retries=9, timeout=2 * SECOND, backoff=9 * SECOND),
+            DispatchLimits(retries=2, timeout=9 * SECOND, backoff=SECOND),
         ),
     ],
 )
 def test_a_record_that_asks_for_more_gets_as_much_as_it_may(
-    box: Any, monkeypatch: pytest.MonkeyPatch, of_kind: Limits, of_worker: Limits
+    box: Any, monkeypatch: pytest.MonkeyPatch, of_kind: DispatchLimits, of_worker: DispatchLimits
 ) -> None:
     """Whoever may publish wrote it: the lesser limit of the two counts."""
     now = 0.0
@@ -171,7 +175,7 @@ def test_without_limits_the_defaults_hold(box: Any) -> None:
 def test_process_keeps_to_the_limits_of_kinds(box: Any) -> None:
     """As a worker does."""
     jobs: Jobs = box.jobs
-    jobs.declare("note", Note, limits=Limits(retries=0))
+    jobs.declare("note", Note, limits=DispatchLimits(retries=0))
 
     @jobs.handler("note")
     def handle(job: Note) -> None:
