@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hypercube_jobs.worker._execution import Load
-from hypercube_jobs.worker._held import Held
+from hypercube_jobs.worker._held import Held, Holding
 from hypercube_jobs.worker._intake import MAX_AHEAD, MAX_AHEAD_BYTES, Intake
 from hypercube_queue import Message
 from hypercube_queue_memory import MemoryQueue
@@ -414,3 +414,63 @@ def test_an_idle_worker_costs_next_to_nothing(box: Any) -> None:
 
     # Whichever wait ends, both queues are swept, and waited for again.
     assert 4 <= pops <= 6 * (time.monotonic() - begun + 1)
+
+
+def test_large_payloads_that_are_not_settled_stop_the_popping() -> None:
+    """They stay in memory; what runs or waits for a slot is bounded elsewhere."""
+    mebibyte = 1024 * 1024
+    intake = experienced()
+    busy = load(free=4, running=4, running_bytes=4 * mebibyte, waiting_bytes=mebibyte)
+
+    assert intake.room(busy, 20, 20 * mebibyte) > 0
+    assert intake.room(busy, 21, 21 * mebibyte) == 0
+
+
+def test_what_is_held_knows_its_bytes() -> None:
+    """However often one is added or removed."""
+    holding, first, second = Holding(), held(10), held(5)
+    holding.add([first, second])
+    holding.add([first])
+    assert holding.bytes == 15
+    holding.remove([first])
+    holding.remove([first])
+    assert holding.bytes == 5
+
+
+def test_a_backend_that_settles_slowly_does_not_fill_the_memory(box: Any) -> None:
+    """Large jobs end at once, and no more than a part of them is popped until some are settled."""
+    megabyte = 1_000_000
+    most = 0
+
+    class Slow(MemoryQueue):
+        held = 0
+
+        def pop(
+            self, queue_name: str, max_messages: int = 1, *, wait: timedelta | None = None
+        ) -> list[Message]:
+            nonlocal most
+            messages = super().pop(queue_name, max_messages, wait=wait)
+            self.held += sum(len(message.payload) for message in messages)
+            most = max(most, self.held)
+            return messages
+
+        def ack(self, *messages: Message) -> None:
+            time.sleep(0.1)
+            super().ack(*messages)
+            self.held -= sum(len(message.payload) for message in messages)
+
+        def release(self, *messages: Message) -> None:
+            super().release(*messages)
+            self.held -= sum(len(message.payload) for message in messages)
+
+    box.on(Slow())
+
+    @box.jobs.handler("large")
+    def handle(job: Note) -> None: ...
+
+    for _ in range(120):
+        box.jobs.dispatch_kind("large", Note("x" * megabyte))
+    box.drain(concurrency=2)
+
+    assert box.counts() == (0, 0, 0, 0)
+    assert most <= 60 * megabyte

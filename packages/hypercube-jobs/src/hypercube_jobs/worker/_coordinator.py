@@ -192,7 +192,7 @@ class Coordinator:
     def _room(self, load: Load, held: int) -> int:
         if self._alone is not None:
             return 0
-        room = self._intake.room(load, held)
+        room = self._intake.room(load, held, self._holding.bytes)
         if self._options.max_jobs is not None:
             room = min(room, self._options.max_jobs - load.ended - load.running - load.waiting)
         return max(0, room)

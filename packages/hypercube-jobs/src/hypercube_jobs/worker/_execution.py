@@ -50,6 +50,8 @@ class Load:
     ended: int
     #: Recent run times, on average; None before the first.
     run_seconds: float | None
+    #: The bytes of those that run.
+    running_bytes: int = 0
 
 
 class Execution:
@@ -133,6 +135,7 @@ class Execution:
                 waiting_bytes=self._waiting.bytes,
                 ended=self._ended,
                 run_seconds=self._run_seconds,
+                running_bytes=sum(held.size for held in self._running),
             )
 
     def ring_when_empty(self) -> None:

@@ -236,6 +236,8 @@ class Holding:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._all: set[Held] = set()
+        #: How much their payloads and records have together.
+        self.bytes = 0
 
     def __len__(self) -> int:
         return len(self._all)
@@ -245,11 +247,17 @@ class Holding:
 
     def add(self, some: Iterable[Held]) -> None:
         with self._lock:
-            self._all.update(some)
+            for held in some:
+                if held not in self._all:
+                    self._all.add(held)
+                    self.bytes += held.size
 
     def remove(self, some: Iterable[Held]) -> None:
         with self._lock:
-            self._all.difference_update(some)
+            for held in some:
+                if held in self._all:
+                    self._all.remove(held)
+                    self.bytes -= held.size
 
     def snapshot(self) -> list[Held]:
         """Those of this moment."""

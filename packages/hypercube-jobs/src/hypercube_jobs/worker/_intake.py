@@ -20,6 +20,8 @@ MAX_AHEAD_BYTES = 16 * 1024 * 1024
 _MAX_POP = MAX_AHEAD // 2
 #: With so many ended and not settled, the backend is in trouble and no more is popped.
 _MAX_UNSETTLED = 1024
+#: The same for their payloads, which stay in memory until they are settled.
+_MAX_UNSETTLED_BYTES = 16 * 1024 * 1024
 #: How much the latest message's size counts in the average.
 _WEIGHT = 0.05
 #: How long a quarantined job is expected back at the end of its queue at first, in seconds.
@@ -66,11 +68,16 @@ class Intake:
         self._patience = _EXPECTED_WITHIN
         self._mean_bytes: float | None = None
 
-    def room(self, load: Load, held: int) -> int:
-        """How many deliveries to ask for now; none until something changes if not positive."""
+    def room(self, load: Load, held: int, held_bytes: int = 0) -> int:
+        """How many deliveries to ask for now; none until something changes if not positive.
+
+        `held` deliveries, of so many bytes, are here.
+        """
         if self._exclusive and (load.overdue or time.monotonic() >= self._exclusive_until):
             self._exclusive = False
         if self._exclusive and held:
+            return 0
+        if held_bytes - load.running_bytes - load.waiting_bytes >= _MAX_UNSETTLED_BYTES:
             return 0
         room = self._general_room(load, held)
         return min(room, 1) if self._one_at_a_time else room
