@@ -136,13 +136,14 @@ class Deaths:
 
     def _start(self) -> subprocess.Popen[bytes]:
         own = (sys.executable, "deadly_app.py", *self.queues)
-        return subprocess.Popen(
-            self.command or own,
-            cwd=self.folder,
-            env={**os.environ, "URL": self.url, "LOG": str(self.log)},
-            stdout=subprocess.DEVNULL,
-            stderr=self.errors.open("a"),
-        )
+        with self.errors.open("a") as errors:
+            return subprocess.Popen(
+                self.command or own,
+                cwd=self.folder,
+                env={**os.environ, "URL": self.url, "LOG": str(self.log)},
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+            )
 
     def outcomes(self) -> dict[str, str]:
         """What became of each job that has come to an end."""
