@@ -55,6 +55,8 @@ class _Selection:
     def __init__(self) -> None:
         #: How many tests were left out for want of each server.
         self.left_out: dict[str, int] = {}
+        #: Tests that need servers which no conftest has named, with their names.
+        self._unknown: dict[pytest.Item, list[str]] = {}
 
     def select(
         self, items: list[pytest.Item], known: Collection[str], missing: Collection[str]
@@ -63,12 +65,8 @@ class _Selection:
         dropped: list[pytest.Item] = []
         for item in items:
             names = [name for mark in item.iter_markers("server") for name in mark.args]
-            unknown = sorted(set(names) - set(known))
-            if unknown:
-                raise pytest.UsageError(
-                    f"{item.nodeid} needs {', '.join(unknown)}, which no conftest that was loaded "
-                    "at the start names in pytest_hypercube_servers"
-                )
+            if unknown := sorted(set(names) - set(known)):
+                self._unknown[item] = unknown
             wanting = [name for name in dict.fromkeys(names) if name in missing]
             for name in wanting:
                 self.left_out[name] = self.left_out.get(name, 0) + 1
@@ -76,6 +74,15 @@ class _Selection:
         if dropped:
             items[:] = kept
             dropped[0].config.hook.pytest_deselected(items=dropped)
+
+    def check(self, items: list[pytest.Item]) -> None:
+        """Raises UsageError if a test that nobody has left out needs a server without a name."""
+        for item in items:
+            if item in self._unknown:
+                raise pytest.UsageError(
+                    f"{item.nodeid} needs {', '.join(self._unknown[item])}, which no conftest "
+                    "that was loaded at the start names in pytest_hypercube_servers"
+                )
 
 
 class _Worker(_Selection):
@@ -97,7 +104,8 @@ class _Worker(_Selection):
             current = run.Run.current()
             missing = (current.read(places.MISSING) or {}) if current is not None else ()
         self.select(items, wanted, missing)
-        return (yield)
+        yield
+        self.check(items)
 
     def pytest_sessionfinish(self) -> None:
         self._config.workeroutput[_LEFT_OUT] = self.left_out  # type: ignore[attr-defined]  # xdist's
@@ -150,7 +158,8 @@ class _Controller(_Selection):
         self, items: list[pytest.Item]
     ) -> Generator[None, None, None]:
         self.select(items, self._wanted, self._missing)
-        return (yield)
+        yield
+        self.check(items)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
+import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -17,6 +18,8 @@ from tools.backends.instance import Server
 from tools.backends.kind import Address, NotReady
 from tools.backends.kinds import KINDS
 from tools.backends.redis import ask
+
+import workspace
 
 _NO_ENGINE = {"DOCKER_HOST": "unix:///nowhere/docker.sock"}
 
@@ -357,3 +360,28 @@ def test_an_open_port_is_not_yet_a_server(name: str) -> None:
         with pytest.raises((OSError, NotReady)):
             KINDS[name].probe(Address(host="127.0.0.1", port=listener.getsockname()[1]))
         thread.join()
+
+
+def test_a_test_that_is_left_out_may_need_a_server_that_is_not_named(inner: Any) -> None:
+    """A conftest that leaves it out of most runs does not ask for its servers there."""
+    inner.write(_ONE_FOR_EACH, [])
+    (inner.folder / "conftest.py").write_text(
+        """
+def pytest_collection_modifyitems(config, items):
+    left_out = [item for item in items if item.get_closest_marker("server")]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in left_out]
+"""
+    )
+    for arguments in ([], ["-n", "1"]):
+        done = subprocess.run(
+            inner.command(*arguments),
+            cwd=workspace.ROOT,
+            env=inner.environment(),
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "1 passed" in done.stdout
