@@ -10,7 +10,8 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -256,15 +257,21 @@ APP = """
 """
 
 
-def _work(folder: Path, url: str, *arguments: str) -> subprocess.Popen[str]:
+@contextmanager
+def _work(folder: Path, url: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     (folder / "shop_app.py").write_text(textwrap.dedent(APP))
-    return subprocess.Popen(
+    process = subprocess.Popen(
         [HYPERCUBE, "work", "shop_app:jobs", *arguments],
         cwd=folder,
         env={**os.environ, "JOBS_URL": url},
         stderr=subprocess.PIPE,
         text=True,
     )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
 
 
 ALONE_AND_SUPERVISED = pytest.mark.parametrize(
@@ -277,8 +284,8 @@ def test_the_command_ends_with_one_line_and_exit_code_1(
     tmp_path: Path, arguments: tuple[str, ...]
 ) -> None:
     """Also of several processes, none of which is tried again."""
-    process = _work(tmp_path, "sqlite:////no/such/folder/jobs.db", *arguments)
-    _, errors = process.communicate(timeout=PATIENCE_S)
+    with _work(tmp_path, "sqlite:////no/such/folder/jobs.db", *arguments) as process:
+        _, errors = process.communicate(timeout=PATIENCE_S)
     lines = [line for line in errors.splitlines() if "working on" not in line]
     assert process.returncode == 1
     (line,) = lines
@@ -293,13 +300,13 @@ def test_the_command_waits_for_a_backend_that_is_away(
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         url = f"redis://127.0.0.1:{held.getsockname()[1]}"
-        process = _work(tmp_path, url, *arguments)
-        assert process.stderr is not None
-        end = time.monotonic() + PATIENCE_S
-        while "fetching jobs failed: " not in (line := process.stderr.readline()):
-            assert line, "it has ended"
-            assert time.monotonic() < end
-        assert process.poll() is None
-        process.send_signal(signal.SIGTERM)
-        _, errors = process.communicate(timeout=PATIENCE_S)
+        with _work(tmp_path, url, *arguments) as process:
+            assert process.stderr is not None
+            end = time.monotonic() + PATIENCE_S
+            while "fetching jobs failed: " not in (line := process.stderr.readline()):
+                assert line, "it has ended"
+                assert time.monotonic() < end
+            assert process.poll() is None
+            process.send_signal(signal.SIGTERM)
+            _, errors = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, errors

@@ -76,10 +76,9 @@ class Cron:
             )
         try:
             every_hour = CronSim(fields, _EPOCH).hours == _HOURS
-        except (CronSimError, ValueError) as error:  # it reads numbers of any length
+        except CronSimError as error:
             raise InvalidArgument(
-                f"the cron expression {shown(self.expression)} cannot be read: "
-                f"{error if isinstance(error, CronSimError) else 'a number is too long'}"
+                f"the cron expression {shown(self.expression)} cannot be read: {error}"
             ) from error
         object.__setattr__(self, "_fields", _for_cronsim(fields, every_hour=every_hour))
 
