@@ -16,7 +16,7 @@ _PACKET = 2 * 1024 * 1024
 @pytest.fixture
 def limit(queue: SQLQueue) -> int:
     """The most that payload and extra may have together."""
-    queue._dialect._sql["server"] = f"SELECT version(), {_PACKET}"
+    queue._dialect._sql["server"] = f"SELECT version(), {_PACKET}, database()"
     queue._dialect._tables.seen = False
     queue.queues()
     return (_PACKET - 2 * 1024 - 4 * 2 * 255 - 256) // 2 - HEADROOM_BYTES

@@ -249,7 +249,7 @@ def test_a_server_that_is_too_old_is_refused_at_the_first_call(
     """Each call says so, and none returns as if there were nothing to do."""
     with open_queue(url) as queue:
         assert isinstance(queue, SQLQueue)
-        queue._dialect._sql["server"] = f"SELECT '{version}', 16777216"
+        queue._dialect._sql["server"] = f"SELECT '{version}', 16777216, database()"
         for call in (lambda: queue.pop("work", wait=NOTHING), queue.create_tables, queue.queues):
             with pytest.raises(BackendError, match=told):
                 call()
@@ -263,7 +263,7 @@ def test_a_server_that_is_new_enough_is_taken(url: str, version: str) -> None:
     """However its version is written."""
     with open_queue(url) as queue:
         assert isinstance(queue, SQLQueue)
-        queue._dialect._sql["server"] = f"SELECT '{version}', 16777216"
+        queue._dialect._sql["server"] = f"SELECT '{version}', 16777216, database()"
         assert queue.pop("work", wait=NOTHING) == []
 
 

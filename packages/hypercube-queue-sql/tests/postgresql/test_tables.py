@@ -196,7 +196,7 @@ def test_a_server_that_is_too_old_is_refused_at_the_first_call(url: str) -> None
     """Each call says so, and none returns as if there were nothing to do."""
     with open_queue(url) as queue:
         assert isinstance(queue, SQLQueue)
-        queue._dialect._sql["version"] = "SELECT 110022"
+        queue._dialect._sql["version"] = "SELECT 110022, 'public', pg_backend_pid()"
         for call in (lambda: queue.pop("work", wait=NOTHING), queue.create_tables, queue.queues):
             with pytest.raises(BackendError, match=r"is PostgreSQL 11, and .* needs 12 or a newer"):
                 call()
