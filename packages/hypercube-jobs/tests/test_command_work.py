@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -179,6 +180,29 @@ def test_an_application_keeps_the_logging_that_it_set_up(folder: Path) -> None:
     assert code == 0, errors
     assert all(line.startswith("OWN ") for line in errors.splitlines()), errors
     assert "OWN pika.connection connecting" in errors
+
+
+def test_an_application_may_set_up_logging_in_one_line(folder: Path) -> None:
+    """`basicConfig` does nothing where somebody has set it up before; the level is the option's."""
+    (folder / "basic_app.py").write_text(
+        "import logging\n"
+        "logging.basicConfig(format='BASIC %(levelname)s %(message)s')\n"
+        "from shop_app import jobs\n"
+        "logging.getLogger('shop').info('imported')\n"
+    )
+    code, errors = ended(start(folder, "basic_app:jobs", "--stop-when-empty"))
+    assert code == 0, errors
+    assert all(line.startswith("BASIC INFO ") for line in errors.splitlines()), errors
+    assert "BASIC INFO imported" in errors
+
+
+@pytest.mark.parametrize(("options", "named"), [((), False), (("--processes=1",), True)])
+def test_lines_name_their_process_where_there_may_be_several(
+    folder: Path, options: tuple[str, ...], named: bool
+) -> None:
+    code, errors = ended(start(folder, "shop_app:jobs", "--stop-when-empty", *options))
+    assert code == 0, errors
+    assert bool(re.search(r"INFO \[\d+\] working on default", errors)) is named, errors
 
 
 @pytest.mark.parametrize(

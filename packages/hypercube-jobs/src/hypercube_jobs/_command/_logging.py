@@ -43,10 +43,19 @@ class LogLevel(StrEnum):
 LogLevelOption = Annotated[LogLevel, typer.Option("--log-level", help="What to log.")]
 
 
+def set_log_level(level: LogLevel) -> None:
+    """Set the level before the application is imported, which may then set up its logging.
+
+    With a handler here already, `logging.basicConfig` would do nothing there.
+    """
+    logging.getLogger().setLevel(level.upper())
+
+
 def log_to_stderr(level: LogLevel, *, processes: bool = False) -> None:
     """Log to standard error, unless the application set up its logging when it was imported.
 
-    What the drivers' client libraries log is shown at the debug level only.
+    What the drivers' client libraries log is shown at the debug level only. With `processes`
+    each line names its process.
     """
     root = logging.getLogger()
     if root.hasHandlers():

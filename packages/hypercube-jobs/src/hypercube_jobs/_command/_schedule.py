@@ -13,7 +13,12 @@ import typer
 
 from hypercube_jobs._clock import utc_now
 from hypercube_jobs._command._host import hosted
-from hypercube_jobs._command._logging import LogLevel, LogLevelOption, log_to_stderr
+from hypercube_jobs._command._logging import (
+    LogLevel,
+    LogLevelOption,
+    log_to_stderr,
+    set_log_level,
+)
 from hypercube_jobs._command._output import show_json, show_moment, show_table
 from hypercube_jobs._command._source import AppNotLoaded, JSONOption, load_jobs
 from hypercube_jobs._errors import WorkerFailed
@@ -48,8 +53,9 @@ def schedule(
     json: JSONOption = False,
 ) -> None:
     """Dispatch the periodic jobs of an application until SIGTERM or Ctrl-C."""
-    log_to_stderr(log_level)
+    set_log_level(log_level)
     jobs = load_jobs(app)
+    log_to_stderr(log_level)
     with jobs.queue:
         if list or json:
             _show(jobs, json=json)

@@ -12,7 +12,12 @@ import typer
 
 from hypercube_jobs._command._current_folder import append_current_folder
 from hypercube_jobs._command._host import hosted
-from hypercube_jobs._command._logging import LogLevel, LogLevelOption, log_to_stderr
+from hypercube_jobs._command._logging import (
+    LogLevel,
+    LogLevelOption,
+    log_to_stderr,
+    set_log_level,
+)
 from hypercube_jobs._command._schedule import SingleOption, scheduler_of, scheduling
 from hypercube_jobs._command._source import AppNotLoaded, check_shared, load_jobs, number, seconds
 from hypercube_jobs._jobs import Jobs
@@ -101,7 +106,6 @@ def work(
     log_level: LogLevelOption = LogLevel.info,
 ) -> None:
     """Run jobs until SIGTERM or Ctrl-C, which let running jobs end; a second one does not."""
-    log_to_stderr(log_level, processes=bool(processes or supervised is not None))
     queues = list(dict.fromkeys(queue or [DEFAULT_QUEUE]))
     _check_options(queues, concurrency, max_jobs)
     pop_wait = seconds("--sleep", sleep, may_be_zero=False)
@@ -109,7 +113,9 @@ def work(
     if processes and not AVAILABLE:
         raise InvalidArgument("--processes works on Linux and macOS only")
     if supervised is None and processes != 0 and AVAILABLE:
+        log_to_stderr(log_level, processes=bool(processes))
         options = {
+            "--processes": processes,
             "--concurrency": concurrency,
             "--sleep": sleep,
             "--max-jobs": max_jobs,
@@ -132,7 +138,9 @@ def work(
         raise typer.Exit(supervisor.run())
     if current_folder:
         append_current_folder()
+    set_log_level(log_level)
     jobs = load_jobs(app)
+    log_to_stderr(log_level, processes=bool(processes))
     check_shared(jobs, app, "dispatch the jobs that are waited for here")
     worker = Worker(
         jobs,
@@ -145,7 +153,7 @@ def work(
         interrupt_threads=interrupt_threads,
         process_ends=True,
         # Ended with this code, it is started again by whatever started it.
-        end_on_overrun=processes is None,
+        end_on_overrun=processes != 0,
     )
     line = None if supervised is None else Line(supervised)
 
