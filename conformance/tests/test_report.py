@@ -66,8 +66,9 @@ def test_what_is_declared_and_left_out_is_reported(report):
     good = drivers["TestGood"]
     assert good["driver"] == "hypercube_queue_memory._queue.MemoryQueue"
     assert good["denied"] == ["TransactionalPusher"]
-    assert good["weakened"] == ["durable"]
-    assert "- Guarantees that are weaker than the whole promise: `durable` is False." in markdown
+    assert good["weakened"] == ["durable", "shared"]
+    weaker = "- Guarantees that are weaker than the whole promise: "
+    assert weaker + "`durable` is False, `shared` is False." in markdown
     assert good["settings"] == {"backlog": "3000", "injected_clock": "True"}
     assert "Redriver" in good["capabilities"]
     assert good["guarantees"]["durable"] == "False"
@@ -185,7 +186,7 @@ def test_a_distributed_run_reports_the_same(certify, pytester):
     result.stdout.fnmatch_lines(
         [
             "*::TestChosen: certified; of 65 rules * kept, * not applicable",
-            "*left out 11 tests: the driver declares no TransactionalPusher",
+            "*left out 13 tests: the driver declares no TransactionalPusher",
         ]
     )
 
