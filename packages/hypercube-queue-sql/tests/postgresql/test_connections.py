@@ -434,20 +434,24 @@ def test_a_connection_that_comes_back_while_the_queue_closes_does_not_stay_open(
 
 
 def test_a_connection_that_comes_about_after_the_queue_closed_does_not_stay_open(
-    url: str, application: str
+    url: str, application: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its call has long given up."""
     closed = threading.Event()
     counts: list[int] = []
 
-    def wait(*_: object) -> None:
-        closed.wait(_LIMIT)
-
     with open_queue(f"{url}&operation_timeout=0.2") as queue:
         assert isinstance(queue, SQLQueue)
-        engine = queue._dialect._engine
-        event.listen(engine, "do_connect", wait)
-        event.listen(engine, "connect", lambda *_: counts.append(_connections(application)))
+        dialect = queue._dialect._engine.dialect
+        connect = dialect.connect
+
+        def connect_late(*arguments: Any, **options: Any) -> Any:
+            closed.wait(_LIMIT)
+            connection = connect(*arguments, **options)
+            counts.append(_connections(application))
+            return connection
+
+        monkeypatch.setattr(dialect, "connect", connect_late)
         assert _error(lambda: queue.pop("work", wait=NOTHING)) is not None
     closed.set()
     _until(lambda: counts and _connections(application) == 0)

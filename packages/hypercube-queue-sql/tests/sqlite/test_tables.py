@@ -202,7 +202,7 @@ CREATE TABLE {DEFAULT_TABLE}_layout (version INTEGER NOT NULL, PRIMARY KEY (vers
 CREATE INDEX ix_{DEFAULT_TABLE}_visible ON {DEFAULT_TABLE} (queue_name, state, visible_at);
 INSERT INTO {DEFAULT_TABLE}_layout VALUES (1);
 INSERT INTO {DEFAULT_TABLE} (queue_name, id, state, visible_at, attempt, job_name, namespace,
-    extra, payload) VALUES (CAST('work' AS BLOB), x'01', 0, 0, 0, x'', x'', x'', x'30');
+    extra, payload) VALUES (CAST('work' AS BLOB), x'61', 0, 0, 0, x'', x'', x'', x'30');
 """
 
 
