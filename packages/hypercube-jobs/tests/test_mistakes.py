@@ -102,7 +102,7 @@ def test_an_option_of_another_library_is_refused_with_ours(
         ({"max_retries": 5}, "did you mean retries=...?"),
         ({"default_retry_delay": 5}, "did you mean backoff=Constant(timedelta(seconds=...))?"),
         ({"name": "x"}, "did you mean the kind?"),
-        ({"delay": 5}, "there are backoff, queue, retries, timeout"),
+        ({"delay": 5}, "there are backoff, limits, queue, retries, timeout"),
     ],
 )
 def test_an_option_that_a_kind_does_not_have_is_refused(
@@ -119,5 +119,6 @@ def test_an_option_that_a_kind_does_not_have_is_refused(
 
 def test_the_options_are_those_of_the_typed_signatures() -> None:
     """So a new one cannot be forgotten."""
-    assert frozenset({"queue", "retries", "backoff", "timeout"}) == KIND_OPTIONS
-    assert KIND_OPTIONS | {"delay", "id"} == DISPATCH_OPTIONS
+    shared = frozenset({"queue", "retries", "backoff", "timeout"})
+    assert shared | {"limits"} == KIND_OPTIONS
+    assert shared | {"delay", "id"} == DISPATCH_OPTIONS

@@ -290,7 +290,7 @@ def test_a_periodic_job_takes_the_options_of_a_dispatch(backend: Backend) -> Non
         ({"name": ""}, "name is empty"),
         ({"name": "n" * 230}, "has 263 bytes"),
         ({"when": timedelta(1)}, "a job is due by Cron(...) or Every(...), not by timedelta"),
-        ({"job": "tick"}, "no kind is declared for str"),
+        ({"job": "tick"}, "a str does not say which kind it is"),
         ({"id": "mine"}, "id is no option of a periodic job"),
         ({"delay": SECOND}, "delay is no option of a periodic job"),
         ({"retries": -1}, "retries is -1"),

@@ -167,12 +167,18 @@ def _with_user(url: str) -> str:
     return f"{scheme}://nobody:wrong@{rest.rpartition('@')[2]}"
 
 
+def _file_without_tables() -> str:
+    Path("other.db").touch()
+    return "sqlite:///other.db?create_tables=false"
+
+
 PERMANENT = [
     pytest.param(lambda: "sqlite:////no/such/folder/jobs.db", "does its folder exist", id="folder"),
     pytest.param(lambda: f"sqlite:///{__file__}", "not an SQLite database", id="no database"),
     pytest.param(
-        lambda: "sqlite:///jobs.db?create_tables=false", "does not exist", id="sqlite: no tables"
+        lambda: "sqlite:///jobs.db?create_tables=false", "there is no file", id="sqlite: no file"
     ),
+    pytest.param(_file_without_tables, "does not exist", id="sqlite: no tables"),
     *(
         case
         for name, scheme, no_user, no_database in (

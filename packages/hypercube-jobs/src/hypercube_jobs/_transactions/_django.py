@@ -7,6 +7,7 @@ from contextvars import Context
 from typing import Any
 
 from asgiref.sync import async_to_sync, sync_to_async
+from django.conf import settings
 from django.db import connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.utils.connection import ConnectionProxy
@@ -44,7 +45,12 @@ def after_commit(connection: object, late: Late) -> bool:
 
 
 def in_transaction() -> bool:
-    """Whether this thread has a transaction open that its statements are part of."""
+    """Whether this thread has a transaction open that its statements are part of.
+
+    Django may be imported, by a library say, and never be set up; then there is none.
+    """
+    if not settings.configured:
+        return False
     return any(each.in_atomic_block for each in connections.all(initialized_only=True))
 
 

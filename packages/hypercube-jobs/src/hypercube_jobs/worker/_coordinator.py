@@ -245,10 +245,9 @@ class Coordinator:
     def _quarantine(self, some: list[Held]) -> None:
         if not some:
             return
-        _log.warning(
-            "%d jobs were held by a process that ended, or lost its leases, before it settled them "
-            "(%s); each runs next while its process holds no other job",
-            len(some),
+        _log.info(
+            "held by a process that ended, or lost its leases, before it settled them: %s; each of "
+            "these jobs runs next while its process holds no other job",
             _ids(some),
         )
         for held in some:
