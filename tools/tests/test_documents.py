@@ -218,7 +218,7 @@ def test_the_table_shows_each_field_and_each_capability() -> None:
     """In the order of the contract, one row each."""
     rows = [line.split("|")[1].strip() for line in guarantees.table().splitlines()[2:]]
 
-    assert rows[:2] == ["`durable`", "`failover`"]
+    assert rows[:2] == ["`durable`", "`shared`"]
     assert rows[-1] == "`TransactionalPusher`"
     assert "| `durable` | no | yes | no |" in guarantees.table()
 

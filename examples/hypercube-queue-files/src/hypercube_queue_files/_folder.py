@@ -56,6 +56,8 @@ class Folder:
             self.path.stat()  # Path.exists takes a root that is no folder for an empty one
         except FileNotFoundError:
             return False
+        except OSError as error:
+            raise _unusable(error) from error
         return True
 
     def retains(self) -> bool:
@@ -70,8 +72,7 @@ class Folder:
         try:
             lock = self._open_lock()
         except OSError as error:
-            text = f"the queue's folder cannot be used: {error}"
-            raise BackendError(text, permanent=True) from error
+            raise _unusable(error) from error
         try:
             while True:
                 try:
@@ -278,6 +279,10 @@ class Folder:
 def names_in(folder: Path) -> list[str]:
     with os.scandir(folder) as found:
         return sorted(each.name for each in found)
+
+
+def _unusable(error: OSError) -> BackendError:
+    return BackendError(f"the queue's folder cannot be used: {error}", permanent=True)
 
 
 def _sync(folder: Path) -> None:
