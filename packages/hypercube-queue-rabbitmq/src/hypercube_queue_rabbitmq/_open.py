@@ -76,6 +76,8 @@ def _tls(parts: QueueURL) -> ssl.SSLContext:
         )
     try:
         context = ssl.create_default_context(cafile=authorities)
+        # Some systems' OpenSSL still allows older versions by default.
+        context.minimum_version = max(context.minimum_version, ssl.TLSVersion.TLSv1_2)
         if certificate is not None:
             context.load_cert_chain(certificate, key)
     except (OSError, ssl.SSLError) as error:
