@@ -382,7 +382,7 @@ def test_queues_that_no_kind_goes_to_are_told(folder: Path) -> None:
     code, errors = ended(start(folder, "mail_app:jobs", "--stop-when-empty"))
     assert code == 0
     assert (
-        "] serving only default, where no kind of mail_app:jobs goes by itself; to serve the "
+        "WARNING serving only default, where no kind of mail_app:jobs goes by itself; to serve the "
         "queues of its kinds add --queue mail --queue billing"
     ) in errors
     code, errors = ended(start(folder, "mail_app:jobs", "--stop-when-empty", "--queue", "billing"))
