@@ -8,7 +8,7 @@ import pytest
 
 from hypercube_queue import BackendError, CapacityExceeded
 from hypercube_queue_lua import server_error
-from hypercube_queue_lua._errors import twin, unsent
+from hypercube_queue_lua._errors import copy_error, unsent
 
 
 @pytest.mark.parametrize(
@@ -87,12 +87,12 @@ def test_items_that_failed_together_have_errors_of_their_own() -> None:
     """Equal in text, outcome and cause; what was never sent has a known outcome."""
     error = BackendError("no answer", outcome_unknown=True)
     error.__cause__ = TimeoutError()
-    for other in (twin(error), unsent(error)):
+    for other in (copy_error(error), unsent(error)):
         assert other is not error
         assert isinstance(other, BackendError)
         assert str(other) == "no answer"
         assert other.__cause__ is error.__cause__
-    assert twin(error).outcome_unknown
+    assert copy_error(error).outcome_unknown
     assert not unsent(error).outcome_unknown
     full = CapacityExceeded("full")
     assert isinstance(unsent(full), CapacityExceeded)

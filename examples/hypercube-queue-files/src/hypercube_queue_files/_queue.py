@@ -32,9 +32,9 @@ from hypercube_queue.driver import (
     checked_queue_name,
     checked_visibility,
     checked_wait,
+    copy_error,
     from_microseconds,
     to_microseconds,
-    twin,
 )
 from hypercube_queue_files._entry import Entry, now
 from hypercube_queue_files._folder import Folder, names_in
@@ -280,7 +280,7 @@ class FilesQueue(Closing):
                     change(folder, items)
                     folder.sync()
             except BackendError as error:
-                batch.fail_all(items, partial(twin, error))
+                batch.fail_all(items, partial(copy_error, error))
 
 
 @contextmanager

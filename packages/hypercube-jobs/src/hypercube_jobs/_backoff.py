@@ -9,7 +9,8 @@ from datetime import timedelta
 from typing import TypeAlias
 
 from hypercube_queue import InvalidArgument
-from hypercube_queue.driver import checked_delay, from_microseconds, shown, to_microseconds
+from hypercube_queue.checks import checked_delay, safe_repr
+from hypercube_queue.times import from_microseconds, to_microseconds
 
 #: Takes the number of the failure, from 1, and gives the delay before the attempt after it.
 Backoff: TypeAlias = Callable[[int], timedelta]
@@ -122,4 +123,4 @@ def _check_duration(name: str, value: object) -> None:
 
 def _check_jitter(value: object) -> None:
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= 1:
-        raise InvalidArgument(f"backoff: jitter is {shown(value)}; it is a number from 0 to 1")
+        raise InvalidArgument(f"backoff: jitter is {safe_repr(value)}; it is a number from 0 to 1")

@@ -13,13 +13,13 @@ from typing import Any, cast
 
 from hypercube_jobs._errors import UnknownKind
 from hypercube_jobs._registry import Handler, Kind
-from hypercube_queue.driver import shown
+from hypercube_queue.checks import safe_repr
 
 
 def handler_of(kind: Kind) -> Handler:
     """The handler of a kind. Raises UnknownKind if it has none here."""
     if kind.handler is None:
-        raise UnknownKind(f"the kind {shown(kind.name)} has no handler here")
+        raise UnknownKind(f"the kind {safe_repr(kind.name)} has no handler here")
     return kind.handler
 
 

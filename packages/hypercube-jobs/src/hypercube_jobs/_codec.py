@@ -13,7 +13,7 @@ from hypercube_jobs._errors import InvalidPayload
 from hypercube_jobs._mapping import mapping_difference
 from hypercube_jobs._round_trip import difference, is_plain
 from hypercube_queue import InvalidArgument
-from hypercube_queue.driver import shown
+from hypercube_queue.checks import safe_repr
 
 T = TypeVar("T")
 
@@ -110,7 +110,7 @@ class Codec(Generic[T]):
             raise self._invalid(f"{found.path or 'payload'}: {found.text}")
 
     def _invalid(self, text: str) -> InvalidPayload:
-        return InvalidPayload(f"job of kind {shown(self._kind)}: {text}")
+        return InvalidPayload(f"job of kind {safe_repr(self._kind)}: {text}")
 
 
 def _is_typed_dict(plain: object) -> bool:

@@ -34,7 +34,8 @@ from hypercube_queue import (
     VisibilityExtender,
     capability,
 )
-from hypercube_queue.driver import checked_delay, checked_name, checked_queue_name, new_id, shown
+from hypercube_queue.checks import checked_delay, checked_name, checked_queue_name, safe_repr
+from hypercube_queue.ids import new_id
 
 R = TypeVar("R")
 
@@ -150,7 +151,7 @@ class Dispatcher:
             "backend (guarantees.unique_ids is 'none'): dispatching the same id again stores a "
             "second job, and both run. This warning is given once",
             message.job_name,
-            shown(message.id),
+            safe_repr(message.id),
         )
 
     # Now

@@ -26,7 +26,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from hypercube_queue import InvalidArgument
-from hypercube_queue.driver import checked_delay
+from hypercube_queue.checks import checked_delay
 
 
 class ThreadInterrupt(BaseException):

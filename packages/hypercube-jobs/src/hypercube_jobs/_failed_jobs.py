@@ -22,7 +22,7 @@ from hypercube_queue import (
     StatsProvider,
     capability,
 )
-from hypercube_queue.driver import checked_count
+from hypercube_queue.checks import checked_count
 
 #: How many dead letters one call moves.
 _PAGE = 1_000

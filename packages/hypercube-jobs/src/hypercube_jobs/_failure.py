@@ -13,7 +13,7 @@ from types import FrameType, TracebackType
 from typing import TypeAlias
 
 from hypercube_jobs._text import one_line
-from hypercube_queue.driver import from_epoch_microseconds
+from hypercube_queue.times import from_epoch_microseconds
 
 #: What a failure may take of the headroom that every driver keeps for it, as encoded JSON.
 _TYPE_BYTES = 300

@@ -26,7 +26,7 @@ from hypercube_queue import (
     capability,
     open_queue,
 )
-from hypercube_queue.driver import shown
+from hypercube_queue.checks import safe_repr
 
 
 class Jobs(Namespace):
@@ -153,13 +153,13 @@ class Jobs(Namespace):
         space = self._namespaces.get(message.namespace)
         if space is None:
             raise UnknownNamespace(
-                f"no namespace {shown(message.namespace)} is declared here, so nothing can run "
-                f"its job {shown(message.job_name)}; start the worker with what declares it"
+                f"no namespace {safe_repr(message.namespace)} is declared here, so nothing can run "
+                f"its job {safe_repr(message.job_name)}; start the worker with what declares it"
             )
         kind = space._registry.get(message.job_name)
         if kind is None:
-            where = f" under {shown(message.namespace)}" if message.namespace else ""
-            raise UnknownKind(f"no kind {shown(message.job_name)} is declared here{where}")
+            where = f" under {safe_repr(message.namespace)}" if message.namespace else ""
+            raise UnknownKind(f"no kind {safe_repr(message.job_name)} is declared here{where}")
         return kind
 
     # Counts

@@ -18,7 +18,7 @@ from hypercube_jobs._policy import (
 )
 from hypercube_jobs._registry import Kind, Registry, check_handler, job_type
 from hypercube_queue import InvalidArgument, Message
-from hypercube_queue.driver import checked_name, shown
+from hypercube_queue.checks import checked_name, safe_repr
 
 H = TypeVar("H", bound=Callable[[Any], object])
 
@@ -225,7 +225,7 @@ class Namespace:
         """
         periodic = periodic_job(name, when, job, namespace=self._name, kind=kind, options=options)
         if name in self._periodic:
-            raise InvalidArgument(f"a periodic job is named {shown(name)} already")
+            raise InvalidArgument(f"a periodic job is named {safe_repr(name)} already")
         if not periodic.is_made:
             self.message(job, kind=kind, **options)
         self._periodic[name] = periodic

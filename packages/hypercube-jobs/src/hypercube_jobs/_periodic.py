@@ -13,7 +13,7 @@ from hypercube_jobs._backoff import Constant, Exponential
 from hypercube_jobs._periodic_times import When
 from hypercube_jobs._text import checked_declared_name
 from hypercube_queue import InvalidArgument
-from hypercube_queue.driver import checked_name
+from hypercube_queue.checks import checked_name
 
 
 class PeriodicOptions(TypedDict, total=False):

@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 from cronsim import CronSim, CronSimError
 
 from hypercube_queue import MAX_DURATION, InvalidArgument
-from hypercube_queue.driver import shown
+from hypercube_queue.checks import safe_repr
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SHORTEST = timedelta(seconds=1)
@@ -65,20 +65,21 @@ class Cron:
         object.__setattr__(self, "_zone", _zone(self.timezone))
         if len(self.expression) > _LONGEST:
             raise InvalidArgument(
-                f"the cron expression {shown(self.expression)} has {len(self.expression):,} "
+                f"the cron expression {safe_repr(self.expression)} has {len(self.expression):,} "
                 f"characters; it has at most {_LONGEST:,}"
             )
         fields = _NAMED.get(self.expression.lower(), self.expression).upper()
         if len(fields.split()) != 5:
             raise InvalidArgument(
-                f"the cron expression {shown(self.expression)} has not five fields: minute, hour, "
+                f"the cron expression {safe_repr(self.expression)} has not five fields: minute, "
+                "hour, "
                 "day of the month, month, day of the week"
             )
         try:
             every_hour = CronSim(fields, _EPOCH).hours == _HOURS
         except CronSimError as error:
             raise InvalidArgument(
-                f"the cron expression {shown(self.expression)} cannot be read: {error}"
+                f"the cron expression {safe_repr(self.expression)} cannot be read: {error}"
             ) from error
         object.__setattr__(self, "_fields", _for_cronsim(fields, every_hour=every_hour))
 
@@ -123,7 +124,7 @@ class Every:
             )
         start: object = self.start
         if not isinstance(start, datetime) or start.utcoffset() is None:
-            raise InvalidArgument(f"start is {shown(start)}; it is a datetime with a timezone")
+            raise InvalidArgument(f"start is {safe_repr(start)}; it is a datetime with a timezone")
 
     def after(self, moment: datetime) -> datetime | None:
         """See `When.after`."""
@@ -169,6 +170,6 @@ def _zone(value: object) -> tzinfo:
         return ZoneInfo(value)
     except (LookupError, ValueError, OSError) as error:
         raise InvalidArgument(
-            f"there is no time zone {shown(value)} here; where the system has none at all, "
+            f"there is no time zone {safe_repr(value)} here; where the system has none at all, "
             "install tzdata"
         ) from error

@@ -16,12 +16,7 @@ from hypercube_jobs._backoff import (
     longest_delay,
 )
 from hypercube_queue import Guarantees, InvalidArgument
-from hypercube_queue.driver import (
-    checked_delay,
-    checked_queue_name,
-    checked_visibility,
-    shown,
-)
+from hypercube_queue.checks import checked_delay, checked_queue_name, checked_visibility, safe_repr
 
 DEFAULT_QUEUE = "default"
 DEFAULT_RETRIES = 3
@@ -248,7 +243,7 @@ def checked_retries(value: object) -> int:
         raise InvalidArgument(f"retries is an int, not {type(value).__name__}")
     if not 0 <= value <= MAX_RETRIES:
         raise InvalidArgument(
-            f"retries is {shown(value)}; it is 0, for one attempt only, to {MAX_RETRIES:,}"
+            f"retries is {safe_repr(value)}; it is 0, for one attempt only, to {MAX_RETRIES:,}"
         )
     return value
 

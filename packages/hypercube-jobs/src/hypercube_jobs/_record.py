@@ -37,11 +37,7 @@ from hypercube_jobs._clock import Clock, to_epoch_microseconds
 from hypercube_jobs._failure import Failure
 from hypercube_jobs._policy import MAX_RETRIES
 from hypercube_queue import MAX_DURATION
-from hypercube_queue.driver import (
-    from_epoch_microseconds,
-    from_microseconds,
-    to_microseconds,
-)
+from hypercube_queue.times import from_epoch_microseconds, from_microseconds, to_microseconds
 
 VERSION = 1
 

@@ -15,7 +15,7 @@ from hypercube_jobs._errors import DuplicateKind, UnknownKind
 from hypercube_jobs._policy import Policy
 from hypercube_jobs._text import checked_declared_name
 from hypercube_queue import InvalidArgument
-from hypercube_queue.driver import checked_name, shown
+from hypercube_queue.checks import checked_name, safe_repr
 
 #: Takes the job; what it returns is ignored, but for the coroutine of an asynchronous one.
 Handler: TypeAlias = Callable[[Any], object]
@@ -53,7 +53,7 @@ class Registry:
         for taken in names:
             if taken in self._by_name or names.count(taken) > 1:
                 raise DuplicateKind(
-                    f"the kind {shown(taken)} is declared already; a name means one kind"
+                    f"the kind {safe_repr(taken)} is declared already; a name means one kind"
                 )
         kind = Kind(name, type_, Codec(type_, name), policy, others, namespace=self._namespace)
         for each in names:
@@ -65,7 +65,7 @@ class Registry:
         """Make `handler` the one of `kind`. Raises InvalidArgument and DuplicateKind."""
         if kind.handler is not None:
             raise DuplicateKind(
-                f"the kind {shown(kind.name)} has a handler already: {_described(kind.handler)}"
+                f"the kind {safe_repr(kind.name)} has a handler already: {_described(kind.handler)}"
             )
         kind.is_async = check_handler(handler)
         kind.handler = handler
@@ -84,7 +84,7 @@ class Registry:
         if kind is None:
             known = ", ".join(sorted(self._by_name)) or "none"
             raise UnknownKind(
-                f"no kind {shown(name)} is declared{self._where()}; declared are: {known}"
+                f"no kind {safe_repr(name)} is declared{self._where()}; declared are: {known}"
             )
         return kind
 
@@ -118,7 +118,7 @@ class Registry:
         )
 
     def _where(self) -> str:
-        return f" under {shown(self._namespace)}" if self._namespace else ""
+        return f" under {safe_repr(self._namespace)}" if self._namespace else ""
 
 
 def check_handler(handler: Handler) -> bool:

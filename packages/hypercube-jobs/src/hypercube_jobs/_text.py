@@ -6,7 +6,7 @@ import re
 import unicodedata
 
 from hypercube_queue import InvalidArgument
-from hypercube_queue.driver import checked_name, shown
+from hypercube_queue.checks import checked_name, safe_repr
 
 #: Controls, what changes the direction of a text or has no width, line and paragraph separators,
 #: surrogates, and what Unicode has not assigned or leaves to agreement.
@@ -30,7 +30,7 @@ def checked_declared_name(field: str, value: object) -> str:
     for position, char in enumerate(name):
         if not is_printable(char):
             raise InvalidArgument(
-                f"{field} {shown(name)} has the character U+{ord(char):04X} at position "
+                f"{field} {safe_repr(name)} has the character U+{ord(char):04X} at position "
                 f"{position}, which nobody can see; leave it out"
             )
     return name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hypercube_queue import DeadLetter, InvalidArgument
-from hypercube_queue.driver import from_epoch_microseconds, shown
+from hypercube_queue.driver import from_epoch_microseconds, safe_repr
 from hypercube_queue_lua._wire import Buried, Unreadable, message
 
 
@@ -25,4 +25,4 @@ def checked_cursor(cursor: object) -> int:
     # Longer ones are no microseconds, and a double would not tell them apart.
     if isinstance(cursor, str) and cursor.isascii() and cursor.isdecimal() and len(cursor) <= 16:
         return int(cursor)
-    raise InvalidArgument(f"before is {shown(cursor)}; it takes the cursor of a DeadLetter")
+    raise InvalidArgument(f"before is {safe_repr(cursor)}; it takes the cursor of a DeadLetter")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hypercube_queue import BackendError, CapacityExceeded, QueueError
-from hypercube_queue.driver import twin
+from hypercube_queue.driver import copy_error
 
 #: The first word of an error reply, and what to tell people. After each of these nothing was
 #: changed: the server looks before it runs a script.
@@ -85,7 +85,7 @@ def _explained(text: str) -> str:
 def unsent(error: QueueError) -> QueueError:
     """The error for items that were not even sent because of it."""
     if not isinstance(error, BackendError):
-        return twin(error)
+        return copy_error(error)
     other = BackendError(str(error), permanent=error.permanent)
     other.__cause__ = error.__cause__
     return other

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from hypercube_queue import InvalidArgument
-from hypercube_queue.driver import QueueURL, checked_poll_timeout, checked_visibility, shown
+from hypercube_queue.driver import QueueURL, checked_poll_timeout, checked_visibility, safe_repr
 from hypercube_queue_lua._keys import DEFAULT_PREFIX
 
 #: A brace would start a hash tag of its own.
@@ -55,7 +55,7 @@ def checked_prefix(value: object) -> str:
         raise InvalidArgument(f"prefix is a str, not {type(value).__name__}")
     if not _PREFIX.fullmatch(value):
         raise InvalidArgument(
-            f"prefix is {shown(value)}; it takes 1 to 128 ASCII letters, digits and _ . : / -"
+            f"prefix is {safe_repr(value)}; it takes 1 to 128 ASCII letters, digits and _ . : / -"
         )
     return value
 

@@ -18,7 +18,7 @@ from hypercube_queue.driver import (
     checked_name,
     checked_queue_name,
     checked_wait,
-    shown,
+    safe_repr,
     to_microseconds,
 )
 from hypercube_queue_lua._client import Client
@@ -154,7 +154,7 @@ class LuaQueue(Closing):
                 _log.warning(
                     "a message of queue %s cannot be read and is set aside among the dead "
                     "letters: %s",
-                    shown(queue_name),
+                    safe_repr(queue_name),
                     reason,
                 )
 

@@ -16,8 +16,8 @@ from hypercube_queue.driver import (
     PushItem,
     SettlementBatch,
     chunked,
-    shown,
-    twin,
+    copy_error,
+    safe_repr,
 )
 from hypercube_queue_lua._client import Call, Client, Reply
 from hypercube_queue_lua._delivery import LuaDelivery, Settled
@@ -88,7 +88,7 @@ class Storage:
             by_queue, unknown = self._push(batch, by_queue, unknown, end)
         for name, items in by_queue.items():
             text = (
-                f"queue {shown(name)} was removed from the registry again and again, each time "
+                f"queue {safe_repr(name)} was removed from the registry again and again, each time "
                 "before a message could be stored; do its servers agree on the time?"
             )
             batch.fail_all(items, lambda: BackendError(text))  # noqa: B023 - called at once
@@ -301,7 +301,7 @@ class Storage:
         for chunk, reply in zip(chunks, self._client.run(calls, end), strict=True):
             if isinstance(reply, QueueError):
                 error = reply
-                batch.fail_all(chunk, lambda: twin(error))  # noqa: B023 - called at once
+                batch.fail_all(chunk, lambda: copy_error(error))  # noqa: B023 - called at once
             else:
                 yield chunk, [as_int(each) for each in as_list(reply)]
 

@@ -23,7 +23,7 @@ from hypercube_queue.driver import (
     checked_visibility,
     checked_wait,
     from_microseconds,
-    shown,
+    safe_repr,
     to_microseconds,
 )
 from hypercube_queue_memory._entry import Entry, MemoryDelivery
@@ -348,4 +348,4 @@ def _dead_letter(death: Death, queue_name: str) -> DeadLetter:
 def _checked_cursor(cursor: object) -> int:
     if isinstance(cursor, str) and cursor.isascii() and cursor.isdecimal():
         return int(cursor)
-    raise InvalidArgument(f"before is {shown(cursor)}; it takes the cursor of a DeadLetter")
+    raise InvalidArgument(f"before is {safe_repr(cursor)}; it takes the cursor of a DeadLetter")

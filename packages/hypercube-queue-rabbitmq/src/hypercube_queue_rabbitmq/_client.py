@@ -18,7 +18,7 @@ from hypercube_queue.driver import (
     UnreadableEnvelope,
     checked_envelope,
     encode_envelope,
-    shown,
+    safe_repr,
 )
 from hypercube_queue_rabbitmq._careful import (
     LOOKS_EVERY,
@@ -250,7 +250,9 @@ class Client:
     ) -> None:
         batch: list[Outgoing] = []
         for arrival, reason in unreadable:
-            logger.warning("a message in queue %s cannot be read: %s", shown(queue_name), reason)
+            logger.warning(
+                "a message in queue %s cannot be read: %s", safe_repr(queue_name), reason
+            )
             batch.append(
                 set_aside(
                     queue_name,

@@ -15,7 +15,7 @@ import hashlib
 import re
 
 from hypercube_queue import InvalidArgument
-from hypercube_queue.driver import shown
+from hypercube_queue.driver import safe_repr
 
 #: The broker keeps the first start for itself, the driver the second.
 QUEUE_NAME_PATTERN = r"(?!amq\.|hypercube\.).+"
@@ -56,7 +56,7 @@ def checked_prefix(value: object) -> str:
         raise InvalidArgument(f"prefix is a str, not {type(value).__name__}")
     if not _PREFIX.fullmatch(value):
         raise InvalidArgument(
-            f"prefix is {shown(value)}; it takes up to 64 ASCII letters, digits and _ . : / -, "
+            f"prefix is {safe_repr(value)}; it takes up to 64 ASCII letters, digits and _ . : / -, "
             "ends with one of these signs, and starts neither with 'amq.' nor with 'hypercube.'"
         )
     return value

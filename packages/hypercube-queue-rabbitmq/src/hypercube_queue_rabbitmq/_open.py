@@ -11,7 +11,7 @@ from pika import (  # type: ignore[import-untyped]  # pika ships no types
 )
 
 from hypercube_queue import InvalidArgument
-from hypercube_queue.driver import QueueURL, shown
+from hypercube_queue.driver import QueueURL, safe_repr
 from hypercube_queue_rabbitmq._options import Options
 from hypercube_queue_rabbitmq._queue import RabbitMQQueue
 
@@ -33,7 +33,7 @@ def from_url(url: str) -> RabbitMQQueue:
     parts = QueueURL(url, several_hosts=True)
     if parts.scheme not in _PORTS:
         raise InvalidArgument(
-            f"the scheme is {shown(parts.scheme)}; it takes {' or '.join(_PORTS)}"
+            f"the scheme is {safe_repr(parts.scheme)}; it takes {' or '.join(_PORTS)}"
         )
     options = Options.from_url(parts)
     heartbeat = parts.options.integer("heartbeat", None)

@@ -13,7 +13,7 @@ from hypercube_queue.driver import (
     QueueURL,
     checked_poll_timeout,
     checked_visibility,
-    shown,
+    safe_repr,
 )
 from hypercube_queue_rabbitmq._ladder import MAX_DELAY, lateness
 from hypercube_queue_rabbitmq._names import QUEUE_NAME_PATTERN, checked_prefix
@@ -42,7 +42,7 @@ class Options:
     def __post_init__(self) -> None:
         if self.queue_type not in QUEUE_TYPES:
             raise InvalidArgument(
-                f"queue_type is {shown(self.queue_type)}; it takes {' or '.join(QUEUE_TYPES)}"
+                f"queue_type is {safe_repr(self.queue_type)}; it takes {' or '.join(QUEUE_TYPES)}"
             )
         checked_prefix(self.prefix)
         checked_visibility(self.max_hold, field="max_hold")

@@ -12,7 +12,7 @@ from typing import Any
 from pika.exceptions import AMQPError  # type: ignore[import-untyped]  # pika ships no types
 
 from hypercube_queue import BackendError, CapacityExceeded, MessageTooLarge, QueueError
-from hypercube_queue.driver import shown
+from hypercube_queue.driver import safe_repr
 from hypercube_queue_rabbitmq._channel import Channel
 from hypercube_queue_rabbitmq._connection import Connection
 from hypercube_queue_rabbitmq._errors import (
@@ -120,7 +120,7 @@ class Publisher:
                 "%s: the delay step %s was deleted and is declared again; messages that waited "
                 "there are lost if its queue was deleted",
                 self._place,
-                shown(name),
+                safe_repr(name),
             )
             self._topology.forget(name)
         for each in batch:
@@ -248,7 +248,7 @@ class _ConfirmingChannel:
                 if len(each.body) > most:
                     each.error = MessageTooLarge(
                         f"{self._place}: the broker takes {most} bytes (max_message_size), and the "
-                        f"message {shown(each.id)} has {len(each.body)}; raise its limit, or "
+                        f"message {safe_repr(each.id)} has {len(each.body)}; raise its limit, or "
                         "store the content elsewhere and push a reference to it"
                     )
         if closed_with(reason, NOT_FOUND):
@@ -284,7 +284,7 @@ def _no_room(place: str) -> CapacityExceeded:
 
 def _refused(each: Outgoing, place: str) -> CapacityExceeded:
     return CapacityExceeded(
-        f"{place}: the broker refused a message for the queue {shown(each.routing_key)}: it is "
+        f"{place}: the broker refused a message for the queue {safe_repr(each.routing_key)}: it is "
         "full (max-length with reject-publish), or has no majority of its members"
     )
 
@@ -292,10 +292,11 @@ def _refused(each: Outgoing, place: str) -> CapacityExceeded:
 def _unroutable(each: Outgoing, place: str) -> BackendError:
     if each.exchange:
         return BackendError(
-            f"{place}: there is no exchange or no queue {shown(each.exchange)}, the step in which "
+            f"{place}: there is no exchange or no queue {safe_repr(each.exchange)}, the step in "
+            "which "
             "a delayed message waits, so it was not stored; the next call declares it again"
         )
     return BackendError(
-        f"{place}: there is no queue {shown(each.routing_key)}, so the message was not stored; "
+        f"{place}: there is no queue {safe_repr(each.routing_key)}, so the message was not stored; "
         "create it, or open the queue with declare=true, which does so at the next call"
     )

@@ -24,7 +24,7 @@ from hypercube_queue.driver import (
     checked_count,
     checked_queue_name,
     checked_wait,
-    twin,
+    copy_error,
 )
 from hypercube_queue_rabbitmq._client import Client, Fates
 from hypercube_queue_rabbitmq._delivery import RabbitMQDelivery
@@ -114,7 +114,7 @@ class RabbitMQQueue(Closing):
                     self._run(lambda end: self._client.push(outgoing, end))
                 except BackendError as error:
                     original = error
-                    batch.fail_all(batch.items, lambda: twin(original))
+                    batch.fail_all(batch.items, lambda: copy_error(original))
                 for each in outgoing:
                     if each.error is not None:
                         batch.fail_at(each.index, each.error)
@@ -258,7 +258,7 @@ class RabbitMQQueue(Closing):
                         batch.fail(item, error)
             except BackendError as failure:
                 original = failure
-                batch.fail_all(items, lambda: twin(original))
+                batch.fail_all(items, lambda: copy_error(original))
         batch.raise_failures()
 
     def _move(self, batch: SettlementBatch[RabbitMQDelivery], destination: Destination) -> None:

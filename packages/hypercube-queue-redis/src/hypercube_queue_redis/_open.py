@@ -10,7 +10,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from hypercube_queue import InvalidArgument
-from hypercube_queue.driver import QueueURL, shown
+from hypercube_queue.driver import QueueURL, safe_repr
 from hypercube_queue_lua import Options, addresses
 from hypercube_queue_redis._nodes import ClusterNodes, Nodes, OneServer, pool_of
 from hypercube_queue_redis._queue import RedisQueue
@@ -37,7 +37,8 @@ def from_url(url: str) -> RedisQueue:
     base, _, how = parts.scheme.partition("+")
     if base not in ("redis", "rediss") or how not in _WAYS:
         raise InvalidArgument(
-            f"the scheme is {shown(parts.scheme)}; it takes redis, redis+cluster, redis+sentinel, "
+            f"the scheme is {safe_repr(parts.scheme)}; it takes redis, redis+cluster, "
+            "redis+sentinel, "
             "and the same with rediss"
         )
     if "@" in parts.path:
@@ -81,7 +82,7 @@ def _one_server(parts: QueueURL, settings: dict[str, Any]) -> Callable[[], Nodes
 def _cluster(parts: QueueURL, settings: dict[str, Any]) -> Callable[[], Nodes]:
     if parts.path.strip("/") not in ("", "0"):
         raise InvalidArgument(
-            f"the URL names the database {shown(parts.path.strip('/'))}; a cluster has only 0"
+            f"the URL names the database {safe_repr(parts.path.strip('/'))}; a cluster has only 0"
         )
     nodes = addresses(parts, _PORT)
 
@@ -123,4 +124,4 @@ _WAYS: dict[str, Callable[[QueueURL, dict[str, Any]], Callable[[], Nodes]]] = {
 def _database(text: str) -> int:
     if text.isascii() and text.isdecimal():
         return int(text)
-    raise InvalidArgument(f"the URL names the database {shown(text)}; it takes a number")
+    raise InvalidArgument(f"the URL names the database {safe_repr(text)}; it takes a number")

@@ -8,7 +8,7 @@ from contextlib import suppress
 from datetime import timedelta
 
 from hypercube_queue import Message, QueueError
-from hypercube_queue.driver import Deadline, Gate, SettlementBatch, shown
+from hypercube_queue.driver import Deadline, Gate, SettlementBatch, safe_repr
 from hypercube_queue_sql._delivery import SQLDelivery
 from hypercube_queue_sql._dialect import Dialect
 from hypercube_queue_sql._pace import Pace
@@ -117,7 +117,7 @@ class Claims:
             _log.warning(
                 "row %d of queue %s cannot be read and is set aside among the dead letters: %s",
                 seq,
-                shown(queue_name),
+                safe_repr(queue_name),
                 reason,
             )
 

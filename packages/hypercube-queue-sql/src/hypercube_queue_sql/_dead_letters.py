@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from hypercube_queue import DeadLetter, InvalidArgument
-from hypercube_queue.driver import from_epoch_microseconds, shown
+from hypercube_queue.driver import from_epoch_microseconds, safe_repr
 from hypercube_queue_sql._rows import Row, UnreadableRow, message, raw
 
 #: `visible_at` and `seq` of a dead message, neither over what BIGINT holds.
@@ -30,4 +30,4 @@ def checked_cursor(cursor: object) -> tuple[int, int]:
     """The place that the cursor of a DeadLetter names: `visible_at` and `seq`."""
     if isinstance(cursor, str) and (match := _CURSOR.fullmatch(cursor)):
         return int(match[1]), int(match[2])
-    raise InvalidArgument(f"before is {shown(cursor)}; it takes the cursor of a DeadLetter")
+    raise InvalidArgument(f"before is {safe_repr(cursor)}; it takes the cursor of a DeadLetter")

@@ -36,9 +36,9 @@ from hypercube_queue.driver import (
     checked_size,
     checked_visibility,
     checked_wait,
+    copy_error,
     from_microseconds,
     to_microseconds,
-    twin,
 )
 from hypercube_queue_sql._claims import Claims
 from hypercube_queue_sql._dead_letters import checked_cursor, dead_letter
@@ -366,7 +366,7 @@ class SQLQueue(Closing):
                 stale = once()
             except QueueError:
                 raise lost from lost.__cause__
-            batch.fail_all(stale, lambda: twin(lost))
+            batch.fail_all(stale, lambda: copy_error(lost))
 
     def _stored(self, queue_names: Iterable[str]) -> None:
         for name, count in Counter(queue_names).items():
@@ -396,7 +396,7 @@ def _failing(batch: PushBatch | SettlementBatch[SQLDelivery]) -> Iterator[None]:
         yield
     except QueueError as error:
         original = error
-        batch.fail_all(batch.items, lambda: twin(original))
+        batch.fail_all(batch.items, lambda: copy_error(original))
 
 
 def _readable(names: Iterable[object]) -> Iterator[str]:

@@ -8,7 +8,7 @@ from datetime import timedelta
 from sqlalchemy import URL, Engine, create_engine
 
 from hypercube_queue import InvalidArgument
-from hypercube_queue.driver import QueueURL, checked_visibility, shown
+from hypercube_queue.driver import QueueURL, checked_visibility, safe_repr
 from hypercube_queue_sql._dialects import client_for
 from hypercube_queue_sql._queue import SQLQueue
 from hypercube_queue_sql._server_connections import CONNECTIONS
@@ -36,7 +36,7 @@ def from_url(url: str) -> SQLQueue:
     backend, _, library = parts.scheme.partition("+")
     if backend not in _CLIENTS or library not in ("", _CLIENTS[backend]):
         raise InvalidArgument(
-            f"the scheme is {shown(parts.scheme)}; it takes "
+            f"the scheme is {safe_repr(parts.scheme)}; it takes "
             f"{', '.join(f'{name} or {name}+{client}' for name, client in _CLIENTS.items())}, "
             "and AsyncQueue makes the queue asynchronous"
         )

@@ -11,7 +11,7 @@ from functools import partial
 from sqlalchemy import URL, Engine, StaticPool, create_engine, event
 
 from hypercube_queue import InvalidArgument
-from hypercube_queue.driver import Deadline, QueueURL, checked_visibility, shown
+from hypercube_queue.driver import Deadline, QueueURL, checked_visibility, safe_repr
 from hypercube_queue_sql._queue import SQLQueue
 from hypercube_queue_sql._sqlite_connections import patiently
 from hypercube_queue_sql._tables import DEFAULT_TABLE
@@ -62,7 +62,7 @@ def _path(parts: QueueURL) -> str | None:
     """The file that a URL names, None for a database in memory."""
     if parts.scheme not in ("sqlite", "sqlite+pysqlite"):
         raise InvalidArgument(
-            f"the scheme is {shown(parts.scheme)}; it takes sqlite, and AsyncQueue makes the "
+            f"the scheme is {safe_repr(parts.scheme)}; it takes sqlite, and AsyncQueue makes the "
             "queue asynchronous"
         )
     if parts.hostname is not None or parts.username is not None or parts.port is not None:
@@ -75,7 +75,8 @@ def _path(parts: QueueURL) -> str | None:
         return None
     if not path or "\0" in path:
         raise InvalidArgument(
-            f"the sqlite URL names the file {shown(path)}; write sqlite:///jobs.db, or sqlite:// "
+            f"the sqlite URL names the file {safe_repr(path)}; write sqlite:///jobs.db, or "
+            "sqlite:// "
             "for a database in memory"
         )
     return path

@@ -21,7 +21,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable, DDLElement, DropIndex
 from sqlalchemy.types import VARBINARY
 
 from hypercube_queue import MAX_NAME_BYTES, BackendError, InvalidArgument
-from hypercube_queue.driver import shown
+from hypercube_queue.driver import safe_repr
 
 #: Where messages are kept unless a queue is told otherwise.
 DEFAULT_TABLE = "hypercube_messages"
@@ -153,7 +153,7 @@ class Tables:
         if version == LAYOUT_VERSION:
             return
         raise BackendError(
-            f"table {self.messages.fullname} has layout {shown(version)}, and this release of "
+            f"table {self.messages.fullname} has layout {safe_repr(version)}, and this release of "
             f"hypercube-queue-sql needs layout {LAYOUT_VERSION}: "
             + (
                 "call create_tables() once, open the queue with create_tables=true, or run the "
@@ -181,7 +181,7 @@ def checked_identifier(option: str, value: object) -> str:
         or value.lower().startswith("sqlite_")
     ):
         raise InvalidArgument(
-            f"{option} is {shown(value)}; it takes up to 40 ASCII letters, digits and "
+            f"{option} is {safe_repr(value)}; it takes up to 40 ASCII letters, digits and "
             "underscores, no digit first, and not sqlite_ in front"
         )
     return value

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hypercube_queue import QueueError
-from hypercube_queue.driver import Deadline, chunked, shown
+from hypercube_queue.driver import Deadline, chunked, safe_repr
 from hypercube_queue_sqs._directory import Directory
 from hypercube_queue_sqs._place import Place
 from hypercube_queue_sqs._service import Service
@@ -64,14 +64,14 @@ def _report(queue_name: str, reason: str, fate: QueueError | None) -> None:
     if fate is None:
         _log.warning(
             "a message of queue %s cannot be read and is set aside among the dead letters: %s",
-            shown(queue_name),
+            safe_repr(queue_name),
             reason,
         )
     else:
         _log.error(
             "a message of queue %s cannot be read (%s) and cannot be set aside; it is held for "
             "%d s: %s",
-            shown(queue_name),
+            safe_repr(queue_name),
             reason,
             _HELD_FOR,
             fate,

@@ -8,7 +8,7 @@ import time
 from datetime import timedelta
 
 from hypercube_queue import BackendError, InvalidArgument, QueueError
-from hypercube_queue.driver import Deadline, shown
+from hypercube_queue.driver import Deadline, safe_repr
 from hypercube_queue_sqs._errors import code_of
 from hypercube_queue_sqs._names import Names
 from hypercube_queue_sqs._options import MAX_RETENTION
@@ -77,7 +77,11 @@ class Directory:
         while True:
             try:
                 answer = self._service.ask(
-                    "get_queue_attributes", end, shown(name), QueueUrl=url, AttributeNames=["All"]
+                    "get_queue_attributes",
+                    end,
+                    safe_repr(name),
+                    QueueUrl=url,
+                    AttributeNames=["All"],
                 )
             except BackendError as error:
                 # A queue that was just created is not known to all of SQS yet.
@@ -90,26 +94,26 @@ class Directory:
 
     def _url(self, name: str, end: Deadline) -> str:
         try:
-            answer = self._service.ask("get_queue_url", end, shown(name), QueueName=name)
+            answer = self._service.ask("get_queue_url", end, safe_repr(name), QueueName=name)
         except BackendError as error:
             if not _is_missing(error) or not self._ensure_queues:
                 raise
             answer = self._service.ask(
-                "create_queue", end, shown(name), QueueName=name, Attributes=_CREATED_WITH
+                "create_queue", end, safe_repr(name), QueueName=name, Attributes=_CREATED_WITH
             )
         return str(answer["QueueUrl"])
 
     def _checked(self, name: str, url: str, attributes: dict[str, str]) -> Place:
         if attributes.get("FifoQueue") == "true":
             raise InvalidArgument(
-                f"{shown(name)} is a FIFO queue; this driver is for Standard queues"
+                f"{safe_repr(name)} is a FIFO queue; this driver is for Standard queues"
             )
         if (delay := int(attributes.get("DelaySeconds", 0))) > 0:
             _log.warning(
                 "SQS queue %s delays by %d s what names no delay of its own. Messages of this "
                 "driver do name theirs, but other producers', and what AWS moves there, come late; "
                 "set DelaySeconds to 0",
-                shown(name),
+                safe_repr(name),
                 delay,
             )
         if (poll := int(attributes.get("ReceiveMessageWaitTimeSeconds", 0))) > 0:
@@ -138,8 +142,8 @@ def _warn_of_redrive_policy(name: str, policy: str) -> None:
         _log.warning(
             "SQS queue %s has a redrive policy that moves a message to %s when it was received %d "
             "times, whatever the worker decides; remove it, or raise maxReceiveCount to %d or more",
-            shown(name),
-            shown(found.get("deadLetterTargetArn", "another queue")),
+            safe_repr(name),
+            safe_repr(found.get("deadLetterTargetArn", "another queue")),
             receives,
             _ENOUGH_RECEIVES,
         )

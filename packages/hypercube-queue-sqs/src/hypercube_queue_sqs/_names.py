@@ -15,7 +15,7 @@ import hashlib
 import re
 
 from hypercube_queue import InvalidArgument
-from hypercube_queue.driver import shown
+from hypercube_queue.driver import safe_repr
 
 _MOST = 80
 #: Room for a digest and its mark must be left.
@@ -74,7 +74,7 @@ def checked_prefix(value: object) -> str:
         raise InvalidArgument(f"prefix is a str, not {type(value).__name__}")
     if not _PREFIX.fullmatch(value):
         raise InvalidArgument(
-            f"prefix is {shown(value)}; it takes up to 24 ASCII letters, digits, '-' and '_'"
+            f"prefix is {safe_repr(value)}; it takes up to 24 ASCII letters, digits, '-' and '_'"
         )
     return value
 
@@ -85,7 +85,8 @@ def checked_suffix(value: object) -> str:
         raise InvalidArgument(f"dead_letter_suffix is a str, not {type(value).__name__}")
     if not _SUFFIX.fullmatch(value):
         raise InvalidArgument(
-            f"dead_letter_suffix is {shown(value)}; it takes 2 to 18 ASCII letters, digits, '-' "
+            f"dead_letter_suffix is {safe_repr(value)}; it takes 2 to 18 ASCII letters, digits, "
+            "'-' "
             "and '_', starts with one of these signs and ends with a letter or digit"
         )
     return value

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from hypercube_queue import InvalidArgument
-from hypercube_queue.driver import QueueURL, shown
+from hypercube_queue.driver import QueueURL, safe_repr
 from hypercube_queue_sqs._clients import Clients, Opened, config, id_config, polling_config
 from hypercube_queue_sqs._dynamodb import DynamoDBIDStore
 from hypercube_queue_sqs._ids import PROCESS_IDS, IDStore
@@ -27,7 +27,7 @@ def from_url(url: str) -> SQSQueue:
     """
     parts = QueueURL(url)
     if parts.scheme != "sqs":
-        raise InvalidArgument(f"the scheme is {shown(parts.scheme)}; it takes sqs")
+        raise InvalidArgument(f"the scheme is {safe_repr(parts.scheme)}; it takes sqs")
     if parts.port is not None or parts.path.strip("/"):
         # Not shown: either may be the rest of a secret key.
         raise InvalidArgument(

@@ -10,7 +10,14 @@ from datetime import timedelta
 from functools import partial
 
 from hypercube_queue import BackendError, MessageTooLarge, QueueError
-from hypercube_queue.driver import HEADROOM_BYTES, Deadline, PushBatch, PushItem, chunked, twin
+from hypercube_queue.driver import (
+    HEADROOM_BYTES,
+    Deadline,
+    PushBatch,
+    PushItem,
+    chunked,
+    copy_error,
+)
 from hypercube_queue_sqs._clients import Clients
 from hypercube_queue_sqs._directory import Directory
 from hypercube_queue_sqs._ids import IDStore
@@ -59,7 +66,7 @@ class Pushing:
             items = by_queue[queue_name]
             if isinstance(place, QueueError):
                 reason = place
-                batch.fail_all(items, lambda reason=reason: twin(reason))  # type: ignore[misc]
+                batch.fail_all(items, lambda reason=reason: copy_error(reason))  # type: ignore[misc]
                 continue
             for chunk in self._chunks(batch, items, place):
                 chunks.append(chunk)
@@ -68,7 +75,7 @@ class Pushing:
         for chunk, outcome in zip(chunks, ended, strict=True):
             if isinstance(outcome, QueueError):
                 error = outcome
-                batch.fail_all((item for item, _ in chunk), lambda error=error: twin(error))  # type: ignore[misc]
+                batch.fail_all((item for item, _ in chunk), lambda error=error: copy_error(error))  # type: ignore[misc]
                 continue
             for item, fate in outcome:
                 if fate is None:

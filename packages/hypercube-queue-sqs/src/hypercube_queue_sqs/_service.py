@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from hypercube_queue import BackendError, QueueError
-from hypercube_queue.driver import Deadline, twin
+from hypercube_queue.driver import Deadline, copy_error
 from hypercube_queue_sqs._clients import Clients
 from hypercube_queue_sqs._errors import (
     CLIENT_ERRORS,
@@ -121,7 +121,7 @@ class Service:
             else:
                 throttled, failed = self._outcome(answer, left, settles=settles)
             for number, error in failed.items():
-                fates[number] = twin(error)
+                fates[number] = copy_error(error)
             left = throttled
             if not left or attempt == _ATTEMPTS - 1 or not _pause(attempt, end):
                 break

@@ -13,8 +13,8 @@ from hypercube_queue.driver import (
     SettlementBatch,
     SettlementItem,
     chunked,
+    copy_error,
     from_microseconds,
-    twin,
 )
 from hypercube_queue_sqs._clients import Clients
 from hypercube_queue_sqs._delivery import Claims, SQSDelivery, lease_of
@@ -112,7 +112,7 @@ class Settling:
                 if isinstance(fate, NotFound):
                     batch.fail_stale(item)
                 elif fate is not None:
-                    batch.fail(item, twin(fate))
+                    batch.fail(item, copy_error(fate))
                     self._directory.forget(item.delivery.queue_name, fate)
 
     def _begin(

@@ -21,7 +21,7 @@ from glide_sync import (
 )
 
 from hypercube_queue import InvalidArgument
-from hypercube_queue.driver import QueueURL, shown
+from hypercube_queue.driver import QueueURL, safe_repr
 from hypercube_queue_lua import Options, addresses
 from hypercube_queue_valkey._clients import AnyClient
 from hypercube_queue_valkey._queue import ValkeyQueue
@@ -46,7 +46,8 @@ def from_url(url: str) -> ValkeyQueue:
     base, _, how = parts.scheme.partition("+")
     if base not in ("valkey", "valkeys") or how not in ("", "cluster"):
         raise InvalidArgument(
-            f"the scheme is {shown(parts.scheme)}; it takes valkey, valkey+cluster, and the same "
+            f"the scheme is {safe_repr(parts.scheme)}; it takes valkey, valkey+cluster, and the "
+            "same "
             "with valkeys"
         )
     if "@" in parts.path:
@@ -73,7 +74,9 @@ def _maker(
     database = parts.path.strip("/") or "0"
     if not (database.isascii() and database.isdecimal()) or (cluster and int(database)):
         number = "only 0" if cluster else "a number"
-        raise InvalidArgument(f"the URL names the database {shown(database)}; it takes {number}")
+        raise InvalidArgument(
+            f"the URL names the database {safe_repr(database)}; it takes {number}"
+        )
     protocol = _PROTOCOLS[parts.options.choice("protocol", "3", ("2", "3"))]
     files = {name: parts.options.text(option, None) for option, name in _TLS_FILES.items() if tls}
     # Reaching a server is a connect and a reply, one after the other.

@@ -13,7 +13,7 @@ from hypercube_jobs._command._output import show_json
 from hypercube_jobs._command._source import JSONOption, check_shared, load_jobs, number, seconds
 from hypercube_jobs._policy import MAX_RETRIES, DispatchOptions
 from hypercube_queue import InvalidArgument
-from hypercube_queue.driver import checked_name
+from hypercube_queue.checks import checked_name
 
 
 def dispatch(

@@ -27,7 +27,7 @@ from hypercube_jobs.worker._options import MAX_CONCURRENCY
 from hypercube_jobs.worker._supervised import DONE, MAX_JOBS, REPLACE, Line
 from hypercube_jobs.worker._supervisor import AVAILABLE, Supervisor
 from hypercube_queue import InvalidArgument, QueueError
-from hypercube_queue.driver import checked_name
+from hypercube_queue.checks import checked_name
 
 _log = logging.getLogger("hypercube_jobs.worker")
 

@@ -11,7 +11,7 @@ from hypercube_jobs._errors import UnknownKind
 from hypercube_jobs._middleware import processing
 from hypercube_jobs._registry import Handler
 from hypercube_jobs.worker._held import Held
-from hypercube_queue.driver import shown
+from hypercube_queue.checks import safe_repr
 
 
 def call(held: Held) -> None:
@@ -41,7 +41,9 @@ async def call_async(held: Held) -> None:
 def _handler_and_job(held: Held) -> tuple[Handler, object]:
     kind = held.kind
     if kind is None:
-        raise held.unknown or UnknownKind(f"no kind {shown(held.attempt.kind)} is declared here")
+        raise held.unknown or UnknownKind(
+            f"no kind {safe_repr(held.attempt.kind)} is declared here"
+        )
     handler = _call.handler_of(kind)
     try:
         job = kind.codec.decode(held.message.payload)

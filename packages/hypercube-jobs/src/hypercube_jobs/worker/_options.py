@@ -9,7 +9,7 @@ from datetime import timedelta
 from hypercube_jobs._policy import DispatchLimits
 from hypercube_jobs.worker._interruption import AVAILABLE
 from hypercube_queue import MAX_DURATION, Guarantees, InvalidArgument
-from hypercube_queue.driver import checked_count, checked_queue_name, shown
+from hypercube_queue.checks import checked_count, checked_queue_name, safe_repr
 
 #: More threads than this help nobody, and more coroutines than this are another program.
 MAX_CONCURRENCY = 10_000
@@ -39,7 +39,7 @@ class WorkerOptions:
         for name in ("stop_when_empty", "interrupt_threads", "process_ends", "end_on_overrun"):
             value = getattr(self, name)
             if not isinstance(value, bool):
-                raise InvalidArgument(f"{name} is {shown(value)}, not a bool")
+                raise InvalidArgument(f"{name} is {safe_repr(value)}, not a bool")
         if self.interrupt_threads and not AVAILABLE:
             raise InvalidArgument("interrupt_threads works on CPython only, not on this Python")
         if self.end_on_overrun and not self.process_ends:
@@ -68,7 +68,7 @@ def checked_queues(value: Sequence[str], guarantees: Guarantees) -> tuple[str, .
         raise InvalidArgument("queues is empty; name at least one queue to work on")
     for name in names:
         if names.count(name) > 1:
-            raise InvalidArgument(f"queues has {shown(name)} twice")
+            raise InvalidArgument(f"queues has {safe_repr(name)} twice")
     return names
 
 

@@ -29,7 +29,7 @@ from hypercube_jobs.worker._decision import (
 )
 from hypercube_jobs.worker._held import Cause, Held
 from hypercube_queue import Guarantees
-from hypercube_queue.driver import HEADROOM_BYTES, checked_delay
+from hypercube_queue.checks import HEADROOM_BYTES, checked_delay
 
 _ACK = Ack()
 _AT_ONCE = timedelta(0)

@@ -5,6 +5,20 @@ The driver guide, docs/driver-guide.md in the repository, uses them one by one.
 
 from __future__ import annotations
 
+from hypercube_queue.checks import (
+    HEADROOM_BYTES,
+    MAX_POP,
+    checked_bytes,
+    checked_count,
+    checked_delay,
+    checked_name,
+    checked_poll_timeout,
+    checked_queue_name,
+    checked_size,
+    checked_visibility,
+    checked_wait,
+    safe_repr,
+)
 from hypercube_queue.driver._batch import (
     Failures,
     Indexed,
@@ -12,7 +26,7 @@ from hypercube_queue.driver._batch import (
     PushItem,
     SettlementBatch,
     SettlementItem,
-    twin,
+    copy_error,
 )
 from hypercube_queue.driver._chunks import chunked
 from hypercube_queue.driver._closing import Closing
@@ -26,29 +40,15 @@ from hypercube_queue.driver._envelope import (
     decode_envelope,
     encode_envelope,
 )
-from hypercube_queue.driver._fields import (
-    HEADROOM_BYTES,
-    MAX_POP,
-    checked_bytes,
-    checked_count,
-    checked_delay,
-    checked_name,
-    checked_poll_timeout,
-    checked_queue_name,
-    checked_size,
-    checked_visibility,
-    checked_wait,
-    shown,
-)
 from hypercube_queue.driver._gate import Gate
-from hypercube_queue.driver._ids import new_id
-from hypercube_queue.driver._time import (
+from hypercube_queue.driver._url import QueueURL, URLOptions
+from hypercube_queue.ids import new_id
+from hypercube_queue.times import (
     Deadline,
     from_epoch_microseconds,
     from_microseconds,
     to_microseconds,
 )
-from hypercube_queue.driver._url import QueueURL, URLOptions
 
 __all__ = [
     "HEADROOM_BYTES",
@@ -80,12 +80,12 @@ __all__ = [
     "checked_visibility",
     "checked_wait",
     "chunked",
+    "copy_error",
     "decode_envelope",
     "encode_envelope",
     "from_epoch_microseconds",
     "from_microseconds",
     "new_id",
-    "shown",
+    "safe_repr",
     "to_microseconds",
-    "twin",
 ]

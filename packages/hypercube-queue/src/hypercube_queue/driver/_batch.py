@@ -28,8 +28,7 @@ from hypercube_queue._errors import (
 )
 from hypercube_queue._guarantees import Guarantees
 from hypercube_queue._message import Message
-from hypercube_queue.driver._delivery import Delivery
-from hypercube_queue.driver._fields import (
+from hypercube_queue.checks import (
     HEADROOM_BYTES,
     checked_bytes,
     checked_delay,
@@ -37,10 +36,11 @@ from hypercube_queue.driver._fields import (
     checked_queue_name,
     checked_size,
     checked_visibility,
-    shown,
+    safe_repr,
 )
-from hypercube_queue.driver._ids import new_id, new_ids
-from hypercube_queue.driver._time import to_microseconds
+from hypercube_queue.driver._delivery import Delivery
+from hypercube_queue.ids import new_id, new_ids
+from hypercube_queue.times import to_microseconds
 
 D = TypeVar("D", bound=Delivery)
 T = TypeVar("T")
@@ -99,7 +99,7 @@ class Failures:
             )
 
 
-def twin(error: QueueError) -> QueueError:
+def copy_error(error: QueueError) -> QueueError:
     """An equal error for another item of the batch (ERR-4)."""
     other = copy.copy(error)
     other.__cause__ = error.__cause__
@@ -161,7 +161,7 @@ class PushBatch(Failures):
                 self.fail_at(index, _already_exists(earlier))
             else:
                 unsent = BackendError(
-                    f"not sent: it repeats the id {shown(earlier.id)} of item {earlier.index}, "
+                    f"not sent: it repeats the id {safe_repr(earlier.id)} of item {earlier.index}, "
                     "which failed",
                     outcome_unknown=isinstance(fate, BackendError) and fate.outcome_unknown,
                     permanent=isinstance(fate, BackendError) and fate.permanent,
@@ -173,7 +173,8 @@ class PushBatch(Failures):
 
 def _already_exists(item: PushItem) -> AlreadyExists:
     return AlreadyExists(
-        f"id {shown(item.id)} is retained in queue {shown(item.queue_name)}; it is free again "
+        f"id {safe_repr(item.id)} is retained in queue {safe_repr(item.queue_name)}; it is free "
+        "again "
         "once that message is acknowledged or forgotten"
     )
 
@@ -253,12 +254,13 @@ class SettlementBatch(Failures, Generic[D]):
                 delivery = message.driver_data
                 if not isinstance(delivery, delivery_type) or delivery.owner is not owner:
                     raise NotFound(
-                        f"message {shown(message.id)} was not delivered by this queue object; "
+                        f"message {safe_repr(message.id)} was not delivered by this queue object; "
                         "settle a delivery through the object that popped it"
                     )
                 if id(delivery) in seen:
                     raise NotFound(
-                        f"message {shown(delivery.id)} is in this batch twice; the first settles it"
+                        f"message {safe_repr(delivery.id)} is in this batch twice; the first "
+                        "settles it"
                     )
                 payload = extra = b""
                 if contents:
@@ -291,7 +293,7 @@ class SettlementBatch(Failures, Generic[D]):
                 self.fail(item, error)
             except Exception as error:  # noqa: BLE001 - it must not keep the others from being settled
                 failure = BackendError(
-                    f"message {shown(item.delivery.id)} cannot be stored: "
+                    f"message {safe_repr(item.delivery.id)} cannot be stored: "
                     f"{type(error).__name__}: {error}"
                 )
                 failure.__cause__ = error
@@ -303,7 +305,8 @@ class SettlementBatch(Failures, Generic[D]):
         self.fail(
             item,
             NotFound(
-                f"the delivery of message {shown(item.delivery.id)} no longer owns it: its lease "
+                f"the delivery of message {safe_repr(item.delivery.id)} no longer owns it: its "
+                "lease "
                 "ended, or it was settled or delivered again. Nothing was changed"
             ),
         )

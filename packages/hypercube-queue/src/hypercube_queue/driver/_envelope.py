@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 from hypercube_queue._errors import InvalidArgument
 from hypercube_queue._message import MAX_DURATION
-from hypercube_queue.driver._fields import checked_name
-from hypercube_queue.driver._time import to_microseconds
+from hypercube_queue.checks import checked_name
+from hypercube_queue.times import to_microseconds
 
 _MAGIC = b"HQ"
 _VERSION = 1

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from hypercube_queue._errors import InvalidArgument
 from hypercube_queue._open import scheme_of
-from hypercube_queue.driver._fields import shown
+from hypercube_queue.checks import safe_repr
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -135,7 +135,8 @@ class URLOptions:
             near = difflib.get_close_matches(name, self._known, n=1)
             hint = f" Did you mean '{near[0]}'?" if near else ""
             raise InvalidArgument(
-                f"the {self._scheme} URL has the unknown option {shown(name)}.{hint} Known are: "
+                f"the {self._scheme} URL has the unknown option {safe_repr(name)}.{hint} Known "
+                "are: "
                 f"{', '.join(sorted(self._known))}"
             )
 
@@ -148,7 +149,8 @@ class URLOptions:
             return read(value)
         except ValueError:
             raise InvalidArgument(
-                f"option '{name}' of the {self._scheme} URL is {shown(value)}; it takes {expected}"
+                f"option '{name}' of the {self._scheme} URL is {safe_repr(value)}; it takes "
+                f"{expected}"
             ) from None
 
 

@@ -1,10 +1,17 @@
-"""Durations at the wire, and how much of one is left."""
+"""Durations as whole microseconds, and deadlines on a monotonic clock."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+
+__all__ = [
+    "Deadline",
+    "from_epoch_microseconds",
+    "from_microseconds",
+    "to_microseconds",
+]
 
 _MICROSECOND = timedelta(microseconds=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -1,4 +1,8 @@
-"""Checking what callers pass, before anything is sent."""
+"""Checks of what callers pass, made before anything is sent.
+
+Drivers and whatever is built on queues check with these, so that one value is refused in the same
+words everywhere. Each returns the value in its plain form or raises InvalidArgument.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,21 @@ from datetime import timedelta
 from hypercube_queue._errors import InvalidArgument, MessageTooLarge
 from hypercube_queue._guarantees import Guarantees
 from hypercube_queue._message import MAX_DURATION, MAX_NAME_BYTES
+
+__all__ = [
+    "HEADROOM_BYTES",
+    "MAX_POP",
+    "checked_bytes",
+    "checked_count",
+    "checked_delay",
+    "checked_name",
+    "checked_poll_timeout",
+    "checked_queue_name",
+    "checked_size",
+    "checked_visibility",
+    "checked_wait",
+    "safe_repr",
+]
 
 #: Room that `push` keeps free so that a failure record always fits later (PUSH-8).
 HEADROOM_BYTES = 16 * 1024
@@ -31,12 +50,13 @@ def checked_name(field: str, value: object, *, may_be_empty: bool) -> str:
         raise InvalidArgument(f"{field} is empty; give it a name")
     if bad := _FORBIDDEN.search(value):
         raise InvalidArgument(
-            f"{field} {shown(value)} has the character U+{ord(bad[0]):04X} at position "
+            f"{field} {safe_repr(value)} has the character U+{ord(bad[0]):04X} at position "
             f"{bad.start()}; control characters and lone surrogates are not allowed in names"
         )
     if (size := len(value.encode())) > MAX_NAME_BYTES:
         raise InvalidArgument(
-            f"{field} {shown(value)} has {size} bytes in UTF-8; a name has at most {MAX_NAME_BYTES}"
+            f"{field} {safe_repr(value)} has {size} bytes in UTF-8; a name has at most "
+            f"{MAX_NAME_BYTES}"
         )
     return value
 
@@ -46,7 +66,7 @@ def checked_queue_name(value: object, guarantees: Guarantees) -> str:
     name = checked_name("queue_name", value, may_be_empty=False)
     if guarantees.queue_name_pattern is not None and not guarantees.accepts_queue_name(name):
         raise InvalidArgument(
-            f"queue_name {shown(name)} is not one this backend can carry; it takes names that "
+            f"queue_name {safe_repr(name)} is not one this backend can carry; it takes names that "
             f"match {guarantees.queue_name_pattern}"
         )
     return name
@@ -130,7 +150,7 @@ def checked_count(field: str, value: object, *, at_most: int | None = None) -> i
     return value
 
 
-def shown(value: object) -> str:
+def safe_repr(value: object) -> str:
     """`value` as an error text can show it: short, and free of what terminals act on."""
     text = ascii(value)
     return text if len(text) <= 80 else f"{text[:60]}...{text[-1:]}"

@@ -6,6 +6,11 @@ import os
 import time
 from collections.abc import Iterator
 
+__all__ = [
+    "new_id",
+    "new_ids",
+]
+
 #: What is random of an id, six bits of which are left over.
 _RANDOM_BYTES = 10
 #: What a UUID of the common variant may have as the first digit of its fourth group, by any digit.

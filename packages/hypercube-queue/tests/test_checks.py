@@ -20,7 +20,7 @@ from hypercube_queue.driver import (
     checked_size,
     checked_visibility,
     checked_wait,
-    shown,
+    safe_repr,
 )
 
 _US = timedelta(microseconds=1)
@@ -264,6 +264,6 @@ def test_a_count_has_an_upper_end_only_where_one_is_given() -> None:
 
 def test_what_an_error_shows_is_short_and_harmless() -> None:
     """No escape sequence reaches a terminal, and no novel a log."""
-    assert shown("a\x1b[31m\u202e") == "'a\\x1b[31m\\u202e'"
-    assert len(shown("x" * 1_000)) < 80
-    assert shown("x" * 1_000).startswith("'xxx")
+    assert safe_repr("a\x1b[31m\u202e") == "'a\\x1b[31m\\u202e'"
+    assert len(safe_repr("x" * 1_000)) < 80
+    assert safe_repr("x" * 1_000).startswith("'xxx")
