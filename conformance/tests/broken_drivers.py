@@ -23,7 +23,7 @@ from hypercube_queue import (
 )
 from hypercube_queue_memory import MemoryQueue
 from hypercube_queue_memory._entry import Entry, State
-from hypercube_queue_memory._lane import Lane
+from hypercube_queue_memory._queue_state import QueueState
 
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -53,15 +53,15 @@ class PayloadIsShared(Mutant):
         def push(self, *messages: Message) -> None:
             super().push(*messages)
             for message in messages:
-                self._store.lane(message.queue_name).entries[message.id].payload = message.payload
+                self._store.queue(message.queue_name).entries[message.id].payload = message.payload
 
 
 class DeliveriesAreOneObject(Mutant):
     rule = "OWN-2"
 
     class queue_type(MemoryQueue):
-        def _take(self, lane: Lane, *args: Any) -> list[Message]:
-            taken = super()._take(lane, *args)
+        def _take(self, state: QueueState, *args: Any) -> list[Message]:
+            taken = super()._take(state, *args)
             for number, message in enumerate(taken):
                 entry: Any = message.driver_data.entry  # type: ignore[union-attr]
                 known = _objects.setdefault(id(entry), (entry, message))[1]
@@ -76,7 +76,7 @@ _objects: dict[int, tuple[Entry, Message]] = {}
 class IdsAreFolded(Mutant):
     rule = "OWN-3"
 
-    class lane_type(Lane):
+    class state_type(QueueState):
         def add(self, item: Any, now: int) -> bool:
             item.id = item.id.casefold().strip()
             return super().add(item, now)
@@ -85,7 +85,7 @@ class IdsAreFolded(Mutant):
 class DurationsAreRounded(Mutant):
     rule = "OWN-3"
 
-    class lane_type(Lane):
+    class state_type(QueueState):
         def add(self, item: Any, now: int) -> bool:
             if item.visibility_us is not None:
                 item.visibility_us = item.visibility_us // 1000 * 1000
@@ -153,7 +153,7 @@ class CallersAttemptIsStored(Mutant):
         def push(self, *messages: Message) -> None:
             super().push(*messages)
             for each in messages:
-                self._store.lane(each.queue_name).entries[each.id].attempt = each.attempt
+                self._store.queue(each.queue_name).entries[each.id].attempt = each.attempt
 
 
 class SecondEqualIdIsAccepted(Mutant):
@@ -170,7 +170,7 @@ class SecondEqualIdIsAccepted(Mutant):
 class RetainedMessageIsReplaced(Mutant):
     rule = "PUSH-4"
 
-    class lane_type(Lane):
+    class state_type(QueueState):
         def add(self, item: Any, now: int) -> bool:
             if entry := self.entries.get(item.id):
                 entry.payload = item.payload
@@ -180,7 +180,7 @@ class RetainedMessageIsReplaced(Mutant):
 class DelayIsIgnored(Mutant):
     rule = "PUSH-5"
 
-    class lane_type(Lane):
+    class state_type(QueueState):
         def _make_visible(self, entry: Entry, delay_us: int, now: int) -> None:
             super()._make_visible(entry, 0, now)
 
@@ -188,7 +188,7 @@ class DelayIsIgnored(Mutant):
 class DelayIsForever(Mutant):
     rule = "PUSH-5"
 
-    class lane_type(Lane):
+    class state_type(QueueState):
         def _make_visible(self, entry: Entry, delay_us: int, now: int) -> None:
             super()._make_visible(entry, delay_us and 1 << 50, now)
 
@@ -245,14 +245,16 @@ class LimitIsOneMore(Mutant):
     rule = "POP-1"
 
     class queue_type(MemoryQueue):
-        def _take(self, lane: Lane, queue_name: str, max_messages: int, now: int) -> list[Message]:
-            return super()._take(lane, queue_name, max_messages + 1, now)
+        def _take(
+            self, state: QueueState, queue_name: str, max_messages: int, now: int
+        ) -> list[Message]:
+            return super()._take(state, queue_name, max_messages + 1, now)
 
 
 class AttemptIsNotCounted(Mutant):
     rule = "POP-2"
 
-    class lane_type(Lane):
+    class state_type(QueueState):
         def take(self, default_visibility_us: int, now: int) -> Entry | None:
             entry = super().take(default_visibility_us, now)
             if entry is not None:
@@ -263,14 +265,14 @@ class AttemptIsNotCounted(Mutant):
 class DelayStaysOnTheDelivery(Mutant):
     rule = "POP-3"
 
-    class lane_type(Lane):
+    class state_type(QueueState):
         def _make_visible(self, entry: Entry, delay_us: int, now: int) -> None:
             _delays[id(entry)] = delay_us
             super()._make_visible(entry, delay_us, now)
 
     class queue_type(MemoryQueue):
-        def _take(self, lane: Lane, *args: Any) -> list[Message]:
-            taken = super()._take(lane, *args)
+        def _take(self, state: QueueState, *args: Any) -> list[Message]:
+            taken = super()._take(state, *args)
             for message in taken:
                 entry: Any = message.driver_data.entry  # type: ignore[union-attr]
                 message.delay = _delays[id(entry)] * _MICROSECOND
@@ -284,8 +286,8 @@ class DriverDataIsReused(Mutant):
     rule = "POP-4"
 
     class queue_type(MemoryQueue):
-        def _take(self, lane: Lane, *args: Any) -> list[Message]:
-            taken = super()._take(lane, *args)
+        def _take(self, state: QueueState, *args: Any) -> list[Message]:
+            taken = super()._take(state, *args)
             for message in taken:
                 fresh: Any = message.driver_data
                 known: Any = _tokens.setdefault(id(fresh.entry), fresh)
@@ -300,7 +302,7 @@ _tokens: dict[int, Any] = {}
 class OneMessageIsHandedToTwo(Mutant):
     rule = "POP-5"
 
-    class lane_type(Lane):
+    class state_type(QueueState):
         def take(self, default_visibility_us: int, now: int) -> Entry | None:
             entry = super().take(default_visibility_us, now)
             if entry is not None and entry.attempt == 1:
@@ -311,7 +313,7 @@ class OneMessageIsHandedToTwo(Mutant):
 class LeasesNeverEnd(Mutant):
     rule = "POP-6"
 
-    class lane_type(Lane):
+    class state_type(QueueState):
         def _lease_until(self, entry: Entry, visible_at: int) -> None:
             super()._lease_until(entry, visible_at + (1 << 50))
 
@@ -319,7 +321,7 @@ class LeasesNeverEnd(Mutant):
 class LeaseOfTheMessageIsIgnored(Mutant):
     rule = "POP-6"
 
-    class lane_type(Lane):
+    class state_type(QueueState):
         def take(self, default_visibility_us: int, now: int) -> Entry | None:
             entry = super().take(default_visibility_us, now)
             if entry is not None:
@@ -331,7 +333,7 @@ class WakeUpsAreLost(RealClockHarness):
     rule = "POP-7"
     beyond_the_model = "it never waits"
 
-    class lane_type(Lane):
+    class state_type(QueueState):
         def wake(self) -> None:
             pass
 
@@ -340,7 +342,7 @@ class DueDelaysWakeNobody(RealClockHarness):
     rule = "POP-7"
     beyond_the_model = "it never waits"
 
-    class lane_type(Lane):
+    class state_type(QueueState):
         def next_due(self) -> int:
             return 1 << 62
 
@@ -350,7 +352,7 @@ class WaitingSpins(RealClockHarness):
     beyond_the_model = "it never waits"
 
     class queue_type(MemoryQueue):
-        def _sleep(self, lane: Lane, now: int, deadline: Any) -> None:
+        def _sleep(self, state: QueueState, now: int, deadline: Any) -> None:
             self._store.lock.release()
             sum(range(1_000))
             self._store.lock.acquire()
@@ -360,7 +362,7 @@ class PopLooksAtEverything(Mutant):
     rule = "POP-9"
     beyond_the_model = "it measures nothing"
 
-    class lane_type(Lane):
+    class state_type(QueueState):
         def take(self, default_visibility_us: int, now: int) -> Entry | None:
             sorted(self.entries.values(), key=lambda entry: entry.visible_at)
             return super().take(default_visibility_us, now)
@@ -369,7 +371,7 @@ class PopLooksAtEverything(Mutant):
 class NewestComesFirst(Mutant):
     rule = "POP-10"
 
-    class lane_type(Lane):
+    class state_type(QueueState):
         def take(self, default_visibility_us: int, now: int) -> Entry | None:
             self.ready.rotate(1)
             return super().take(default_visibility_us, now)
@@ -414,7 +416,7 @@ class StaleAckPassesBesideTheCurrentOne(Mutant):
 class StaleAckTakesEffect(Mutant):
     rule = "SET-2"
 
-    class lane_type(Lane):
+    class state_type(QueueState):
         def owns(self, delivery: Any, now: int) -> bool:
             return self.entries.get(delivery.id) is delivery.entry
 
@@ -437,7 +439,7 @@ class StaleRetryIsAccepted(Mutant):
 class ExpiredDeliveryIsOwnedUntilPoppedAgain(Mutant):
     rule = "SET-2"
 
-    class lane_type(Lane):
+    class state_type(QueueState):
         def owns(self, delivery: Any, now: int) -> bool:
             entry = delivery.entry
             return entry.token == delivery.token and entry.state is State.IN_FLIGHT
@@ -461,10 +463,10 @@ class TwoThreadsSettleOneDelivery(Mutant):
         def ack(self, *messages: Message) -> None:
             held: list[Any] = [getattr(each, "driver_data", None) for each in messages]
             if len(held) == 1 and hasattr(held[0], "entry"):
-                lane = self._store.lane(held[0].queue_name)
-                if lane.owns(held[0], self._store.now()):
+                state = self._store.queue(held[0].queue_name)
+                if state.owns(held[0], self._store.now()):
                     time.sleep(0.001)  # somebody else passes the same check meanwhile
-                    lane.entries.pop(held[0].id, None)
+                    state.entries.pop(held[0].id, None)
                     return
             super().ack(*messages)
 
@@ -486,7 +488,7 @@ class RetryForgetsContents(Mutant):
 class RetryForgetsTheDelay(Mutant):
     rule = "SET-3"
 
-    class lane_type(Lane):
+    class state_type(QueueState):
         def put_back(self, entry: Entry, delay_us: int, now: int) -> None:
             super().put_back(entry, 0, now)
 
@@ -494,7 +496,7 @@ class RetryForgetsTheDelay(Mutant):
 class RetryStartsAnew(Mutant):
     rule = "SET-3"
 
-    class lane_type(Lane):
+    class state_type(QueueState):
         def put_back(self, entry: Entry, delay_us: int, now: int) -> None:
             super().put_back(entry, delay_us, now)
             entry.attempt = 0
@@ -503,18 +505,18 @@ class RetryStartsAnew(Mutant):
 class DeadLetterLosesExtra(Mutant):
     rule = "SET-4"
 
-    class lane_type(Lane):
-        def bury(self, entry: Entry) -> None:
-            super().bury(entry)
+    class state_type(QueueState):
+        def dead_letter(self, entry: Entry) -> None:
+            super().dead_letter(entry)
             entry.extra = b""
 
 
 class DeadLettersComeBack(Mutant):
     rule = "SET-4"
 
-    class lane_type(Lane):
-        def bury(self, entry: Entry) -> None:
-            super().bury(entry)
+    class state_type(QueueState):
+        def dead_letter(self, entry: Entry) -> None:
+            super().dead_letter(entry)
             heapq.heappush(self.delayed, (entry.visible_at, self._next_number(), entry))
 
 
@@ -539,7 +541,7 @@ class TwiceInABatchIsFine(Mutant):
 class UpdateLeavesTheOldCopy(Mutant):
     rule = "SET-6"
 
-    class lane_type(Lane):
+    class state_type(QueueState):
         def put_back(self, entry: Entry, delay_us: int, now: int) -> None:
             super().put_back(entry, delay_us, now)
             if entry.attempt == 1:
@@ -684,7 +686,7 @@ class CloseClosesTheStore(Mutant):
     class queue_type(MemoryQueue):
         def close(self) -> None:
             super().close()
-            self._store.lanes.clear()
+            self._store.queues.clear()
 
 
 class ForkIsNotNoticed(Mutant):
@@ -701,7 +703,7 @@ class MessagesExpire(Mutant):
     rule = "LIFE-5"
     beyond_the_model = "its clock does not go so far"
 
-    class lane_type(Lane):
+    class state_type(QueueState):
         def promote(self, now: int) -> None:
             super().promote(now)
             if now > 86_400 * 1_000_000:
@@ -712,10 +714,10 @@ class TwentyReturnsAreEnough(Mutant):
     rule = "LIFE-6"
     beyond_the_model = "none of its messages comes so often"
 
-    class lane_type(Lane):
+    class state_type(QueueState):
         def put_back(self, entry: Entry, delay_us: int, now: int) -> None:
             if entry.attempt > 20:
-                self.bury(entry)
+                self.dead_letter(entry)
             else:
                 super().put_back(entry, delay_us, now)
 
@@ -779,19 +781,19 @@ class NewestDeathIsRedrivenFirst(Mutant):
 class RedriveForgetsTheLease(Mutant):
     rule = "RED-2"
 
-    class lane_type(Lane):
-        def revive(self, entry: Entry) -> None:
-            super().revive(entry)
+    class state_type(QueueState):
+        def redrive(self, entry: Entry) -> None:
+            super().redrive(entry)
             entry.visibility_us = None
 
 
 class RedriveKeepsAttempts(Mutant):
     rule = "RED-3"
 
-    class lane_type(Lane):
-        def revive(self, entry: Entry) -> None:
+    class state_type(QueueState):
+        def redrive(self, entry: Entry) -> None:
             attempt = entry.attempt
-            super().revive(entry)
+            super().redrive(entry)
             entry.attempt = attempt
 
 
@@ -826,8 +828,8 @@ class ExpiredCountAsInFlight(Mutant):
 
     class queue_type(MemoryQueue):
         def stats(self, queue_name: str) -> QueueStats:
-            lane = self._store.lanes.get(queue_name)
-            late = lane.in_flight if lane else 0
+            state = self._store.queues.get(queue_name)
+            late = state.in_flight if state else 0
             stats = super().stats(queue_name)
             moved = max(0, late - stats.in_flight)
             return replace(stats, ready=stats.ready - moved, in_flight=late)
@@ -864,7 +866,7 @@ class DeadQueuesAreNotListed(Mutant):
             return [
                 name
                 for name in super().queues()
-                if len(self._store.lane(name).dead) < len(self._store.lane(name).entries)
+                if len(self._store.queue(name).dead) < len(self._store.queue(name).entries)
             ]
 
 
@@ -906,18 +908,18 @@ class RedriveByIdKeepsAttempts(Mutant):
 
     class queue_type(MemoryQueue):
         def redrive_ids(self, queue_name: str, *ids: str) -> int:
-            lane = self._store.lane(queue_name)
-            before = {id: lane.entries[id].attempt for id in ids if id in lane.entries}
+            state = self._store.queue(queue_name)
+            before = {id: state.entries[id].attempt for id in ids if id in state.entries}
             moved = super().redrive_ids(queue_name, *ids)
             for id, attempt in before.items():
-                lane.entries[id].attempt = attempt
+                state.entries[id].attempt = attempt
             return moved
 
 
 class ReleaseCountsTheAttempt(Mutant):
     rule = "REL-1"
 
-    class lane_type(Lane):
+    class state_type(QueueState):
         def release(self, entry: Entry) -> None:
             super().release(entry)
             entry.attempt += 1
@@ -926,7 +928,7 @@ class ReleaseCountsTheAttempt(Mutant):
 class ReleaseGoesToTheEnd(Mutant):
     rule = "REL-1"
 
-    class lane_type(Lane):
+    class state_type(QueueState):
         def release(self, entry: Entry) -> None:
             self._end_lease(entry)
             entry.attempt -= 1
@@ -951,7 +953,7 @@ class ReleaseStores(Mutant):
 class LeaseEndsAMicrosecondLate(Mutant):
     rule = "MODEL-1"
 
-    class lane_type(Lane):
+    class state_type(QueueState):
         def _lease_until(self, entry: Entry, visible_at: int) -> None:
             super()._lease_until(entry, visible_at + 1)
 
@@ -959,7 +961,7 @@ class LeaseEndsAMicrosecondLate(Mutant):
 class DelayEndsAMicrosecondLate(Mutant):
     rule = "MODEL-1"
 
-    class lane_type(Lane):
+    class state_type(QueueState):
         def _make_visible(self, entry: Entry, delay_us: int, now: int) -> None:
             super()._make_visible(entry, delay_us and delay_us + 1, now)
 

@@ -17,21 +17,21 @@ from hypercube_queue import (
 )
 from hypercube_queue_conformance import Harness, Unavailable
 from hypercube_queue_memory import MemoryQueue, MemoryStore
-from hypercube_queue_memory._lane import Lane
+from hypercube_queue_memory._queue_state import QueueState
 
 _NOTHING_TO_DO = Unavailable("this driver is memory of one process")
 
 
 class Store(MemoryStore):
-    """Makes lanes of the given type."""
+    """Makes states of the given type."""
 
-    lane_type: type[Lane] = Lane
+    state_type: type[QueueState] = QueueState
 
-    def lane(self, queue_name: str) -> Lane:
-        lane = self.lanes.get(queue_name)
-        if lane is None:
-            lane = self.lanes[queue_name] = self.lane_type(threading.Condition(self.lock))
-        return lane
+    def queue(self, queue_name: str) -> QueueState:
+        state = self.queues.get(queue_name)
+        if state is None:
+            state = self.queues[queue_name] = self.state_type(threading.Condition(self.lock))
+        return state
 
 
 class MemoryHarness(Harness):
@@ -54,12 +54,12 @@ class MemoryHarness(Harness):
     insert_unreadable = _NOTHING_TO_DO
 
     queue_type: ClassVar[type[MemoryQueue]] = MemoryQueue
-    lane_type: ClassVar[type[Lane]] = Lane
+    state_type: ClassVar[type[QueueState]] = QueueState
 
     def __init__(self) -> None:
         self._seconds = 1000.0
         self.store = Store(clock=lambda: self._seconds)
-        self.store.lane_type = self.lane_type
+        self.store.state_type = self.state_type
 
     def advance(self, duration: timedelta) -> None:
         self._seconds += duration.total_seconds()
@@ -75,6 +75,6 @@ class RealClockHarness(MemoryHarness):
 
     def __init__(self) -> None:
         self.store = Store()
-        self.store.lane_type = self.lane_type
+        self.store.state_type = self.state_type
 
     advance = Harness.advance

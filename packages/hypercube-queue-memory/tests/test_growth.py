@@ -10,7 +10,7 @@ import pytest
 
 from hypercube_queue import Message
 from hypercube_queue_memory import MemoryQueue, MemoryStore
-from hypercube_queue_memory._lane import Lane
+from hypercube_queue_memory._queue_state import QueueState
 
 _NOW = timedelta(0)
 
@@ -59,7 +59,7 @@ def test_settled_leases_do_not_pile_up(store, queue):
         queue.push(*(Message("q", visibility_timeout=timedelta(hours=1)) for _ in range(100)))
         for _ in range(2):
             queue.ack(*queue.pop("q", 50, wait=_NOW))
-        largest = max(largest, len(store.lanes["q"].leases))
+        largest = max(largest, len(store.queues["q"].leases))
     assert largest <= 300
     queue.ack(held)
 
@@ -70,7 +70,7 @@ def test_extending_a_lease_again_and_again_does_not_pile_up(store, queue):
     [delivery] = queue.pop("q", wait=_NOW)
     for _ in range(10_000):
         queue.extend_visibility(timedelta(hours=1), delivery)
-    assert len(store.lanes["q"].leases) <= 100
+    assert len(store.queues["q"].leases) <= 100
 
 
 def test_queues_of_the_past_leave_nothing(store, queue):
@@ -86,7 +86,7 @@ def test_queues_of_the_past_leave_nothing(store, queue):
         queue.dead_letters(asked, 1)
         queue.forget(asked, "id")
         queue.redrive_ids(asked, "id")
-    assert store.lanes == {}
+    assert store.queues == {}
 
 
 def test_stale_settlements_leave_nothing(store, queue):
@@ -97,7 +97,7 @@ def test_stale_settlements_leave_nothing(store, queue):
     for settle in (queue.ack, queue.retry, queue.dead_letter, queue.release):
         with pytest.raises(ExceptionGroup):
             settle(delivery)
-    assert store.lanes == {}
+    assert store.queues == {}
 
 
 def test_redriving_one_by_one_looks_at_each_death_a_few_times(store, queue):
@@ -106,8 +106,8 @@ def test_redriving_one_by_one_looks_at_each_death_a_few_times(store, queue):
     queue.push(*(Message("q") for _ in range(count)))
     for _ in range(2):
         queue.dead_letter(*queue.pop("q", count // 2, wait=_NOW))
-    graveyard = store.lanes["q"].dead
-    graveyard._deaths = counting = _CountingDict(graveyard._deaths)
+    index = store.queues["q"].dead
+    index._deaths = counting = _CountingDict(index._deaths)
     for _ in range(count):
         assert queue.redrive("q", 1) == 1
     assert counting.asked <= 10 * count
@@ -120,32 +120,32 @@ def test_forgetting_one_by_one_looks_at_each_death_a_few_times(store, queue, new
     count = 10_000
     queue.push(*(Message("q", id=f"{n:05}") for n in range(count)))
     queue.dead_letter(*queue.pop("q", count, wait=_NOW))
-    graveyard = store.lanes["q"].dead
-    graveyard._deaths = counting = _CountingDict(graveyard._deaths)
+    index = store.queues["q"].dead
+    index._deaths = counting = _CountingDict(index._deaths)
     for number in range(count):
         id = f"{count - 1 - number if newest_first else number:05}"
         assert queue.forget("q", id) == 1
     assert counting.asked <= 10 * count
-    assert store.lanes == {}
+    assert store.queues == {}
 
 
 def test_a_push_wakes_one_waiting_pop_and_not_all(store, queue, monkeypatch):
     """Of twenty waiters one looks and takes the message; the others sleep on."""
     looks = 0
-    promote = Lane.promote
+    promote = QueueState.promote
 
-    def counted(lane, now):
+    def counted(state, now):
         nonlocal looks
         looks += 1
-        promote(lane, now)
+        promote(state, now)
 
     queue.push(Message("q"))
     held = queue.pop("q", wait=_NOW)  # so that all know of a lease that ends first
     with ThreadPoolExecutor(20) as threads:
         waiters = [threads.submit(queue.pop, "q", wait=timedelta(seconds=20)) for _ in range(20)]
-        while store.lanes["q"].waiting < 20:
+        while store.queues["q"].waiting < 20:
             time.sleep(0.005)
-        monkeypatch.setattr(Lane, "promote", counted)
+        monkeypatch.setattr(QueueState, "promote", counted)
         queue.push(Message("q"))
         while not any(waiter.done() for waiter in waiters):
             time.sleep(0.005)

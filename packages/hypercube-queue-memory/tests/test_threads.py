@@ -41,7 +41,7 @@ def test_every_message_is_processed_once_and_the_store_is_empty():
     counts = Counter(done)
     assert len(counts) == _THREADS * _EACH
     assert set(counts.values()) == {1}
-    assert store.lanes == {}
+    assert store.queues == {}
 
 
 def test_dying_and_coming_back_loses_nothing():
@@ -89,4 +89,4 @@ def test_closing_among_working_threads_ends_all_of_them():
         working = [threads.submit(work) for _ in range(_THREADS)]
         ends = [future.exception(20) for future in working]
     assert [type(end) for end in ends] == [QueueClosed] * _THREADS
-    assert len(store.lanes["q"].entries) == 2_000 - len(acked)
+    assert len(store.queues["q"].entries) == 2_000 - len(acked)

@@ -179,7 +179,7 @@ class Folder:
         try:
             envelope = self.read(entry)
         except UnreadableEnvelope as error:
-            _log.warning("%s/bodies/%s is set aside: %s", self.path, entry.key, error)
+            _log.warning("%s/bodies/%s is dead-lettered: %s", self.path, entry.key, error)
             self.move(entry, replace(entry, due=now(), dead=True))
             return None
         if envelope is None:
@@ -213,7 +213,7 @@ class Folder:
         """The oldest death first."""
         return [Entry.parse(name, dead=True) for name in names_in(self.path / "dead")]
 
-    def revive(self, count: int) -> int:
+    def redrive(self, count: int) -> int:
         """Make dead messages ready, as new; how many surely moved."""
         moved = 0
         try:
@@ -245,7 +245,7 @@ class Folder:
         for folder in self._seconds(_FAR):
             yield from map(Entry.parse, names_in(folder))
 
-    # Within
+    # Internal
 
     def _seconds(self, until: str) -> Iterator[Path]:
         """The folders of what is due by then, in order."""

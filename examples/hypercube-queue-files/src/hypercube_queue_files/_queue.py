@@ -4,34 +4,26 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from hypercube_queue import BackendError, Guarantees, InvalidArgument, Message, QueueStats
 from hypercube_queue.driver import (
-    MAX_POP,
-    Closing,
+    BaseRedriver,
+    BaseStatsProvider,
+    BaseVisibilityExtender,
     Deadline,
     Delivery,
     Envelope,
-    Failures,
-    Gate,
-    Indexed,
-    PushBatch,
+    ItemErrors,
     PushItem,
     QueueURL,
-    SettlementBatch,
     SettlementItem,
-    checked_count,
-    checked_poll_timeout,
-    checked_queue_name,
     checked_visibility,
-    checked_wait,
     copy_error,
     from_microseconds,
     to_microseconds,
@@ -59,11 +51,15 @@ class FileDelivery(Delivery):
         self.entry = entry
 
 
-T = TypeVar("T", bound=Indexed)
-_Settling = SettlementItem[FileDelivery]
+_Item = TypeVar("_Item", PushItem, SettlementItem[FileDelivery])
+_Owned = SettlementItem[FileDelivery]
 
 
-class FilesQueue(Closing):
+class FilesQueue(
+    BaseVisibilityExtender[FileDelivery],
+    BaseRedriver[FileDelivery],
+    BaseStatsProvider[FileDelivery],
+):
     """A queue in files below `root`, for all processes of one machine.
 
     A waiting pop looks ten times a second. A call ends within its wait plus
@@ -78,13 +74,17 @@ class FilesQueue(Closing):
         visibility_timeout: timedelta = timedelta(seconds=30),
         operation_timeout: timedelta = timedelta(seconds=30),
     ) -> None:
+        super().__init__(
+            "files queue",
+            FileDelivery,
+            poll_timeout=poll_timeout,
+            visibility_timeout=visibility_timeout,
+            # A forked child needs nothing of its own: each call opens its lock anew.
+            in_child=lambda: None,
+        )
         self._root = Path(root)
-        self._poll_timeout = checked_poll_timeout(poll_timeout)
-        self._visibility_us = to_microseconds(checked_visibility(visibility_timeout))
-        self._limit = checked_visibility(operation_timeout, field="operation_timeout")
+        self._operation_timeout = checked_visibility(operation_timeout, field="operation_timeout")
         self._folders: dict[str, Folder] = {}
-        # A forked child needs nothing of its own: each call opens its lock anew.
-        self._gate = Gate("files queue", in_child=lambda: None)
 
     @property
     def guarantees(self) -> Guarantees:
@@ -92,46 +92,31 @@ class FilesQueue(Closing):
 
     # Push
 
-    def push(self, *messages: Message) -> None:
-        with self._gate:
-            batch = PushBatch(messages, GUARANTEES)
-            queues: dict[str, list[PushItem]] = {}
-            for item in batch.items:
-                queues.setdefault(item.queue_name, []).append(item)
+    def _push(self, items: Sequence[PushItem]) -> ItemErrors:
+        def store(folder: Folder, some: Sequence[PushItem]) -> ItemErrors:
+            errors: ItemErrors = {item.index: item.exists() for item in some if folder.has(item.id)}
+            folder.add([item for item in some if item.index not in errors])
+            return errors
 
-            def store(folder: Folder, items: list[PushItem]) -> None:
-                free = []
-                for item in items:
-                    if folder.has(item.id):
-                        batch.fail_existing(item)
-                    else:
-                        free.append(item)
-                folder.add(free)
-
-            self._change(batch, queues, store)
-            batch.raise_failures()
+        return self._change_each(items, lambda item: item.queue_name, store)
 
     # Pop
 
-    def pop(
-        self, queue_name: str, max_messages: int = 1, *, wait: timedelta | None = None
-    ) -> list[Message]:
-        with self._gate:
-            queue_name = checked_queue_name(queue_name, GUARANTEES)
-            checked_count("max_messages", max_messages, at_most=MAX_POP)
-            deadline = Deadline(checked_wait(wait, self._poll_timeout))
-            while True:
-                self._gate.check()
-                with self._looking(queue_name) as folder:
-                    if folder and (taken := self._take(folder, queue_name, max_messages)):
-                        return taken
-                if deadline.passed:
-                    return []
-                time.sleep(min(deadline.seconds_left(), _LOOK_EVERY_SECONDS))
+    def _pop(self, queue_name: str, max_messages: int, wait: timedelta) -> list[Message]:
+        deadline = Deadline(wait)
+        while True:
+            self._gate.check()
+            with self._existing(queue_name) as folder:
+                if folder and (taken := self._take(folder, queue_name, max_messages)):
+                    return taken
+            if deadline.passed:
+                return []
+            time.sleep(min(deadline.seconds_left(), _LOOK_EVERY_SECONDS))
 
     def _take(self, folder: Folder, queue_name: str, max_messages: int) -> list[Message]:
         taken = []
-        for entry, envelope in folder.take(max_messages, self._visibility_us):
+        visibility_us = to_microseconds(self._visibility_timeout)
+        for entry, envelope in folder.take(max_messages, visibility_us):
             message = _message(envelope, entry.attempt)
             message.driver_data = FileDelivery(self, queue_name, envelope.id, entry)
             taken.append(message)
@@ -139,148 +124,116 @@ class FilesQueue(Closing):
 
     # Settlement
 
-    def ack(self, *messages: Message) -> None:
-        def remove(folder: Folder, items: list[_Settling]) -> None:
-            folder.remove([item.delivery.entry for item in items])
+    def _ack(self, items: Sequence[_Owned]) -> ItemErrors:
+        def remove(folder: Folder, owned: Sequence[_Owned]) -> None:
+            folder.remove([item.delivery.entry for item in owned])
 
-        self._settle("ack", messages, remove)
+        return self._settle_owned(items, remove)
 
-    def retry(self, *messages: Message) -> None:
-        def put_back(folder: Folder, items: list[_Settling]) -> None:
-            for item in items:
+    def _retry(self, items: Sequence[_Owned]) -> ItemErrors:
+        def put_back(folder: Folder, owned: Sequence[_Owned]) -> None:
+            for item in owned:
                 entry = item.delivery.entry
                 folder.rewrite(entry, item.payload, item.extra)
                 folder.move(entry, replace(entry, due=now() + item.delay_us, owner=""))
 
-        self._settle("retry", messages, put_back, contents=True, delay=True)
+        return self._settle_owned(items, put_back)
 
-    def dead_letter(self, *messages: Message) -> None:
-        def bury(folder: Folder, items: list[_Settling]) -> None:
-            for item in items:
+    def _dead_letter(self, items: Sequence[_Owned]) -> ItemErrors:
+        def dead_letter(folder: Folder, owned: Sequence[_Owned]) -> None:
+            for item in owned:
                 entry = item.delivery.entry
                 folder.rewrite(entry, item.payload, item.extra)
                 folder.move(entry, replace(entry, due=now(), owner="", dead=True))
 
-        self._settle("dead_letter", messages, bury, contents=True)
-
-    def _settle(
-        self,
-        operation: str,
-        messages: tuple[Message, ...],
-        change: Callable[[Folder, list[_Settling]], None],
-        *,
-        contents: bool = False,
-        delay: bool = False,
-        **extension: object,
-    ) -> None:
-        with self._gate:
-            batch = SettlementBatch(
-                operation,
-                messages,
-                FileDelivery,
-                self,
-                GUARANTEES,
-                contents=contents,
-                delay=delay,
-                **extension,
-            )
-            queues: dict[str, list[_Settling]] = {}
-            for item in batch.items:
-                queues.setdefault(item.delivery.queue_name, []).append(item)
-
-            def settle(folder: Folder, items: list[_Settling]) -> None:
-                owned = []
-                for item in items:
-                    if folder.owns(item.delivery.entry):
-                        owned.append(item)
-                    else:
-                        batch.fail_stale(item)
-                change(folder, owned)
-
-            self._change(batch, queues, settle)
-            batch.raise_failures()
+        return self._settle_owned(items, dead_letter)
 
     # Capabilities
 
-    @property
-    def visibility_timeout(self) -> timedelta:
-        return from_microseconds(self._visibility_us)
-
-    def extend_visibility(self, extension: timedelta, *messages: Message) -> None:
-        def extend(folder: Folder, items: list[_Settling]) -> None:
-            for item in items:
+    def _extend_visibility(self, items: Sequence[_Owned], extension: timedelta) -> ItemErrors:
+        def extend(folder: Folder, owned: Sequence[_Owned]) -> None:
+            for item in owned:
                 extended = replace(item.delivery.entry, due=now() + to_microseconds(extension))
                 folder.move(item.delivery.entry, extended)
                 item.delivery.entry = extended
 
-        self._settle("extend_visibility", messages, extend, extension=extension)
+        return self._settle_owned(items, extend)
 
-    def redrive(self, queue_name: str, count: int) -> int:
-        with self._gate:
-            queue_name = checked_queue_name(queue_name, GUARANTEES)
-            checked_count("count", count)
-            with self._looking(queue_name) as folder:
-                return folder.revive(count) if folder else 0
+    def _redrive(self, queue_name: str, count: int) -> int:
+        with self._existing(queue_name) as folder:
+            return folder.redrive(count) if folder else 0
 
-    def queues(self) -> list[str]:
-        with self._gate, _translated():
+    def _queues(self) -> list[str]:
+        with _translated():
             names = names_in(self._root) if self._root.exists() else []
-            return sorted(name for name in names if self._folder(name).retains())
+            return [name for name in names if self._folder(name).retains()]
 
-    def stats(self, queue_name: str) -> QueueStats:
-        with self._gate:
-            queue_name = checked_queue_name(queue_name, GUARANTEES)
-            with self._looking(queue_name) as folder:
-                if not folder:
-                    return QueueStats(queue_name, 0, 0, 0, 0)
-                present = now()
-                live = list(folder.live())
-                ready = sum(entry.due <= present for entry in live)
-                in_flight = sum(entry.due > present and entry.owner != "" for entry in live)
-                return QueueStats(
-                    queue_name,
-                    ready,
-                    len(live) - ready - in_flight,
-                    in_flight,
-                    len(folder.dead()),
-                )
+    def _stats(self, queue_name: str) -> QueueStats:
+        with self._existing(queue_name) as folder:
+            if not folder:
+                return QueueStats(queue_name, 0, 0, 0, 0)
+            present = now()
+            live = list(folder.live())
+            ready = sum(entry.due <= present for entry in live)
+            in_flight = sum(entry.due > present and entry.owner != "" for entry in live)
+            delayed = len(live) - ready - in_flight
+            return QueueStats(queue_name, ready, delayed, in_flight, len(folder.dead()))
 
     # Lifecycle
 
-    def close(self) -> None:
-        self._gate.close()  # a waiting pop notices when it looks again
+    def _close(self) -> None:
+        """Nothing is open between calls, and a waiting pop notices when it looks again."""
 
-    # Within
+    # Internal
 
     def _folder(self, queue_name: str) -> Folder:
         return self._folders.setdefault(queue_name, Folder(self._root / queue_name))
 
     @contextmanager
-    def _looking(self, queue_name: str) -> Iterator[Folder | None]:
+    def _existing(self, queue_name: str) -> Iterator[Folder | None]:
         """The folder, locked, or None if nothing was ever pushed to the queue."""
         folder = self._folder(queue_name)
         with _translated():
             if not folder.exists():
                 yield None
                 return
-            with folder.locked(self._limit):
+            with folder.locked(self._operation_timeout):
                 yield folder
 
-    def _change(
+    def _settle_owned(
         self,
-        batch: Failures,
-        queues: Mapping[str, list[T]],
-        change: Callable[[Folder, list[T]], None],
-    ) -> None:
-        """Change one queue after the other; what the disk refuses is noted for each item."""
-        for queue_name, items in queues.items():
+        items: Sequence[_Owned],
+        settle: Callable[[Folder, Sequence[_Owned]], None],
+    ) -> ItemErrors:
+        def settle_some(folder: Folder, some: Sequence[_Owned]) -> ItemErrors:
+            errors: ItemErrors = {
+                item.index: item.stale() for item in some if not folder.owns(item.delivery.entry)
+            }
+            settle(folder, [item for item in some if item.index not in errors])
+            return errors
+
+        return self._change_each(items, lambda item: item.delivery.queue_name, settle_some)
+
+    def _change_each(
+        self,
+        items: Sequence[_Item],
+        queue_of: Callable[[_Item], str],
+        change: Callable[[Folder, Sequence[_Item]], ItemErrors],
+    ) -> ItemErrors:
+        """Change one queue after the other."""
+        errors: ItemErrors = {}
+        queues: dict[str, list[_Item]] = {}
+        for item in items:
+            queues.setdefault(queue_of(item), []).append(item)
+        for queue_name, some in queues.items():
             folder = self._folder(queue_name)
             try:
-                with _translated(), folder.locked(self._limit):
-                    change(folder, items)
+                with _translated(), folder.locked(self._operation_timeout):
+                    errors |= change(folder, some)
                     folder.sync()
             except BackendError as error:
-                batch.fail_all(items, partial(copy_error, error))
+                errors |= {item.index: copy_error(error) for item in some}
+        return errors
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from hypercube_queue.driver import Delivery
 
 
 class State(IntEnum):
-    """Where a retained message is; once acknowledged it is nowhere."""
+    """State of a retained message."""
 
     READY = 0
     DELAYED = 1
@@ -29,12 +29,12 @@ class Entry:
     #: None means the driver object's default.
     visibility_us: int | None
     state: State
-    #: Its place among the ready ones; kept while in flight, so that a release can restore it.
+    #: Its position among the ready ones; kept while in flight for a release.
     position: int = 0
     attempt: int = 0
     #: The delivery that owns it; a new number for each hand-out.
     token: int = 0
-    #: When it becomes visible: the due moment of a delayed one, the deadline of a leased one.
+    #: The time at which it becomes visible: a delay is over, or a lease ends.
     visible_at: int = 0
 
 

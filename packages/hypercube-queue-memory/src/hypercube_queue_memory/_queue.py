@@ -2,39 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 from hypercube_queue import DeadLetter, Guarantees, InvalidArgument, Message, QueueStats
 from hypercube_queue.driver import (
-    MAX_POP,
-    Closing,
+    BaseDeadLetterStore,
+    BaseRedriver,
+    BaseReleaser,
+    BaseStatsProvider,
+    BaseVisibilityExtender,
     Deadline,
-    Gate,
-    PushBatch,
+    ItemErrors,
+    PushItem,
     QueueURL,
-    SettlementBatch,
     SettlementItem,
-    checked_count,
-    checked_name,
-    checked_poll_timeout,
-    checked_queue_name,
-    checked_visibility,
-    checked_wait,
     from_microseconds,
     safe_repr,
     to_microseconds,
 )
+from hypercube_queue_memory._dead_letter_index import Death
 from hypercube_queue_memory._entry import Entry, MemoryDelivery
-from hypercube_queue_memory._graveyard import Death
-from hypercube_queue_memory._lane import Lane
+from hypercube_queue_memory._queue_state import QueueState
 from hypercube_queue_memory._store import MemoryStore, named_store
 
 _GUARANTEES = Guarantees(durable=False, shared=False, ordering="fifo")
 
+_Item = SettlementItem[MemoryDelivery]
 
-class MemoryQueue(Closing):
+
+class MemoryQueue(
+    BaseVisibilityExtender[MemoryDelivery],
+    BaseReleaser[MemoryDelivery],
+    BaseRedriver[MemoryDelivery],
+    BaseStatsProvider[MemoryDelivery],
+    BaseDeadLetterStore[MemoryDelivery],
+):
     """A queue in the memory of this process, gone with it.
 
     Objects over one `store` see the same messages; without one the object has a store of its
@@ -54,10 +57,13 @@ class MemoryQueue(Closing):
         poll_timeout: timedelta = timedelta(seconds=1),
         visibility_timeout: timedelta = timedelta(seconds=30),
     ) -> None:
+        super().__init__(
+            "memory queue",
+            MemoryDelivery,
+            poll_timeout=poll_timeout,
+            visibility_timeout=visibility_timeout,
+        )
         self._store = MemoryStore() if store is None else store
-        self._poll_timeout = checked_poll_timeout(poll_timeout)
-        self._visibility_us = to_microseconds(checked_visibility(visibility_timeout))
-        self._gate = Gate("memory queue")
 
     @property
     def guarantees(self) -> Guarantees:
@@ -65,244 +71,179 @@ class MemoryQueue(Closing):
 
     # Push
 
-    def push(self, *messages: Message) -> None:
-        with self._gate:
-            batch = PushBatch(messages, _GUARANTEES)
-            with self._store.lock:
-                now = self._store.now()
-                touched: dict[str, Lane] = {}
-                for item in batch.items:
-                    lane = touched.get(item.queue_name)
-                    if lane is None:
-                        lane = touched[item.queue_name] = self._store.lane(item.queue_name)
-                    if not lane.add(item, now):
-                        batch.fail_existing(item)
-                for lane in touched.values():
-                    lane.wake()
-            batch.raise_failures()
+    def _push(self, items: Sequence[PushItem]) -> ItemErrors:
+        errors: ItemErrors = {}
+        with self._store.lock:
+            now = self._store.now()
+            for item in items:
+                if not self._store.queue(item.queue_name).add(item, now):
+                    errors[item.index] = item.exists()
+            for name in {item.queue_name for item in items}:
+                self._store.queue(name).wake()
+        return errors
 
     # Pop
 
-    def pop(
-        self, queue_name: str, max_messages: int = 1, *, wait: timedelta | None = None
-    ) -> list[Message]:
-        with self._gate:
-            queue_name = checked_queue_name(queue_name, _GUARANTEES)
-            checked_count("max_messages", max_messages, at_most=MAX_POP)
-            deadline = Deadline(checked_wait(wait, self._poll_timeout))
-            with self._store.lock:
-                lane = self._store.lane(queue_name)
-                try:
-                    while True:
-                        self._gate.check()
-                        now = self._store.now()
-                        lane.promote(now)
-                        if taken := self._take(lane, queue_name, max_messages, now):
-                            lane.wake()
-                            return taken
-                        if deadline.passed:
-                            return []
-                        self._sleep(lane, now, deadline)
-                finally:
-                    self._store.discard_if_idle(queue_name)
+    def _pop(self, queue_name: str, max_messages: int, wait: timedelta) -> list[Message]:
+        deadline = Deadline(wait)
+        with self._store.lock:
+            state = self._store.queue(queue_name)
+            try:
+                while True:
+                    self._gate.check()
+                    now = self._store.now()
+                    state.promote(now)
+                    if taken := self._take(state, queue_name, max_messages, now):
+                        state.wake()
+                        return taken
+                    if deadline.passed:
+                        return []
+                    self._sleep(state, now, deadline)
+            finally:
+                self._store.discard_if_idle(queue_name)
 
-    def _take(self, lane: Lane, queue_name: str, max_messages: int, now: int) -> list[Message]:
+    def _take(
+        self, state: QueueState, queue_name: str, max_messages: int, now: int
+    ) -> list[Message]:
         taken: list[Message] = []
-        while len(taken) < max_messages and (entry := lane.take(self._visibility_us, now)):
+        visibility_us = to_microseconds(self._visibility_timeout)
+        while len(taken) < max_messages and (entry := state.take(visibility_us, now)):
             message = _message(entry, queue_name)
             message.driver_data = MemoryDelivery(self, queue_name, entry)
             taken.append(message)
         return taken
 
-    def _sleep(self, lane: Lane, now: int, deadline: Deadline) -> None:
-        lane.sleeping_until = lane.next_due()
-        seconds_to_due = (lane.sleeping_until - now) / 1_000_000
-        lane.waiting += 1
+    def _sleep(self, state: QueueState, now: int, deadline: Deadline) -> None:
+        state.sleeping_until = state.next_due()
+        seconds_to_due = (state.sleeping_until - now) / 1_000_000
+        state.waiting += 1
         try:
-            lane.changed.wait(
+            state.changed.wait(
                 min(deadline.seconds_left(), seconds_to_due, self._store.longest_sleep)
             )
         except BaseException:
-            lane.changed.notify()  # an interrupted pop passes on what it was woken for
+            state.changed.notify()  # an interrupted pop passes on what it was woken for
             raise
         finally:
-            lane.waiting -= 1
+            state.waiting -= 1
 
     # Settlement
 
-    def ack(self, *messages: Message) -> None:
-        with self._gate:
-            batch = self._settlement("ack", messages)
-            with self._owned(batch) as owned:
-                for item, lane, _now in owned:
-                    lane.remove(item.delivery.entry)
-            batch.raise_failures()
+    def _ack(self, items: Sequence[_Item]) -> ItemErrors:
+        return self._change_owned(items, lambda state, item, _: state.remove(item.delivery.entry))
 
-    def retry(self, *messages: Message) -> None:
-        with self._gate:
-            batch = self._settlement("retry", messages, contents=True, delay=True)
-            with self._owned(batch) as owned:
-                for item, lane, now in owned:
-                    _update(item)
-                    lane.put_back(item.delivery.entry, item.delay_us, now)
-            batch.raise_failures()
+    def _retry(self, items: Sequence[_Item]) -> ItemErrors:
+        def put_back(state: QueueState, item: _Item, now: int) -> None:
+            _update(item)
+            state.put_back(item.delivery.entry, item.delay_us, now)
 
-    def dead_letter(self, *messages: Message) -> None:
-        with self._gate:
-            batch = self._settlement("dead_letter", messages, contents=True)
-            with self._owned(batch) as owned:
-                for item, lane, _now in owned:
-                    _update(item)
-                    lane.bury(item.delivery.entry)
-            batch.raise_failures()
+        return self._change_owned(items, put_back)
+
+    def _dead_letter(self, items: Sequence[_Item]) -> ItemErrors:
+        def dead_letter(state: QueueState, item: _Item, _now: int) -> None:
+            _update(item)
+            state.dead_letter(item.delivery.entry)
+
+        return self._change_owned(items, dead_letter)
 
     # Capabilities
 
-    @property
-    def visibility_timeout(self) -> timedelta:
-        return from_microseconds(self._visibility_us)
+    def _extend_visibility(self, items: Sequence[_Item], extension: timedelta) -> ItemErrors:
+        extension_us = to_microseconds(extension)
+        return self._change_owned(
+            items, lambda state, item, now: state.extend(item.delivery.entry, now + extension_us)
+        )
 
-    def extend_visibility(self, extension: timedelta, *messages: Message) -> None:
-        with self._gate:
-            batch = SettlementBatch(
-                "extend_visibility",
-                messages,
-                MemoryDelivery,
-                self,
-                _GUARANTEES,
-                extension=extension,
+    def _release(self, items: Sequence[_Item]) -> ItemErrors:
+        return self._change_owned(items, lambda state, item, _: state.release(item.delivery.entry))
+
+    def _redrive(self, queue_name: str, count: int) -> int:
+        with self._store.lock:
+            state = self._store.queue(queue_name)
+            moved = 0
+            while moved < count and (entry := state.dead.oldest()):
+                state.redrive(entry)
+                moved += 1
+            self._leave(queue_name)
+            return moved
+
+    def _queues(self) -> list[str]:
+        with self._store.lock:
+            return [name for name, state in self._store.queues.items() if state.entries]
+
+    def _stats(self, queue_name: str) -> QueueStats:
+        with self._store.lock:
+            state = self._store.queues.get(queue_name)
+            if state is None:
+                return QueueStats(queue_name, 0, 0, 0, 0)
+            state.promote(self._store.now())
+            state.wake()
+            return QueueStats(
+                name=queue_name,
+                ready=len(state.ready) + len(state.returned),
+                delayed=len(state.delayed),
+                in_flight=state.in_flight,
+                dead=len(state.dead),
             )
-            with self._owned(batch) as owned:
-                for item, lane, now in owned:
-                    lane.extend(item.delivery.entry, now + to_microseconds(extension))
-            batch.raise_failures()
 
-    def release(self, *messages: Message) -> None:
-        with self._gate:
-            batch = self._settlement("release", messages)
-            with self._owned(batch) as owned:
-                for item, lane, _now in owned:
-                    lane.release(item.delivery.entry)
-            batch.raise_failures()
+    def _dead_letters(self, queue_name: str, limit: int, before: str | None) -> list[DeadLetter]:
+        number = None if before is None else _checked_cursor(before)
+        with self._store.lock:
+            state = self._store.queues.get(queue_name)
+            if state is None:
+                return []
+            page = zip(range(limit), state.dead.newest(number), strict=False)
+            return [_dead_letter(death, queue_name) for _, death in page]
 
-    def redrive(self, queue_name: str, count: int) -> int:
-        with self._gate:
-            queue_name = checked_queue_name(queue_name, _GUARANTEES)
-            checked_count("count", count)
-            with self._store.lock:
-                lane = self._store.lane(queue_name)
-                moved = 0
-                while moved < count and (entry := lane.dead.oldest()):
-                    lane.revive(entry)
-                    moved += 1
-                lane.wake()
-                self._store.discard_if_idle(queue_name)
-                return moved
+    def _redrive_ids(self, queue_name: str, ids: Sequence[str]) -> int:
+        return self._change_dead(queue_name, ids, QueueState.redrive)
 
-    def queues(self) -> list[str]:
-        with self._gate, self._store.lock:
-            return sorted(name for name, lane in self._store.lanes.items() if lane.entries)
-
-    def stats(self, queue_name: str) -> QueueStats:
-        with self._gate:
-            queue_name = checked_queue_name(queue_name, _GUARANTEES)
-            with self._store.lock:
-                lane = self._store.lanes.get(queue_name)
-                if lane is None:
-                    return QueueStats(queue_name, 0, 0, 0, 0)
-                lane.promote(self._store.now())
-                lane.wake()
-                return QueueStats(
-                    name=queue_name,
-                    ready=len(lane.ready) + len(lane.returned),
-                    delayed=len(lane.delayed),
-                    in_flight=lane.in_flight,
-                    dead=len(lane.dead),
-                )
-
-    def dead_letters(
-        self, queue_name: str, limit: int, before: str | None = None
-    ) -> list[DeadLetter]:
-        with self._gate:
-            queue_name = checked_queue_name(queue_name, _GUARANTEES)
-            checked_count("limit", limit, at_most=MAX_POP)
-            number = None if before is None else _checked_cursor(before)
-            with self._store.lock:
-                lane = self._store.lanes.get(queue_name)
-                if lane is None:
-                    return []
-                page = zip(range(limit), lane.dead.newest(number), strict=False)
-                return [_dead_letter(death, queue_name) for _, death in page]
-
-    def redrive_ids(self, queue_name: str, *ids: str) -> int:
-        return self._for_dead(queue_name, ids, Lane.revive)
-
-    def forget(self, queue_name: str, *ids: str) -> int:
-        return self._for_dead(queue_name, ids, Lane.forget)
+    def _forget(self, queue_name: str, ids: Sequence[str]) -> int:
+        return self._change_dead(queue_name, ids, QueueState.forget)
 
     # Lifecycle
 
-    def close(self) -> None:
-        if self._gate.close():
-            with self._store.lock:
-                for lane in self._store.lanes.values():
-                    lane.changed.notify_all()
+    def _close(self) -> None:
+        with self._store.lock:
+            for state in self._store.queues.values():
+                state.changed.notify_all()
 
-    # Within
+    # Internal
 
-    def _settlement(
-        self,
-        operation: str,
-        messages: tuple[Message, ...],
-        *,
-        contents: bool = False,
-        delay: bool = False,
-    ) -> SettlementBatch[MemoryDelivery]:
-        return SettlementBatch(
-            operation,
-            messages,
-            MemoryDelivery,
-            self,
-            _GUARANTEES,
-            contents=contents,
-            delay=delay,
-        )
-
-    @contextmanager
-    def _owned(
-        self, batch: SettlementBatch[MemoryDelivery]
-    ) -> Iterator[Iterable[tuple[SettlementItem[MemoryDelivery], Lane, int]]]:
-        """The items whose leases are alive, under the lock; the others have failed."""
+    def _change_owned(
+        self, items: Sequence[_Item], change: Callable[[QueueState, _Item, int], None]
+    ) -> ItemErrors:
+        """Change the messages whose leases are alive; all of them at one moment."""
+        errors: ItemErrors = {}
         with self._store.lock:
             now = self._store.now()
-            owned: list[tuple[SettlementItem[MemoryDelivery], Lane, int]] = []
-            for item in batch.items:
-                lane = self._store.lane(item.delivery.queue_name)
-                if lane.owns(item.delivery, now):
-                    owned.append((item, lane, now))
+            for item in items:
+                state = self._store.queue(item.delivery.queue_name)
+                if state.owns(item.delivery, now):
+                    change(state, item, now)
                 else:
-                    batch.fail_stale(item)
-            yield owned
-            for name in {item.delivery.queue_name for item in batch.items}:
-                self._store.lane(name).wake()
-                self._store.discard_if_idle(name)
+                    errors[item.index] = item.stale()
+            for name in {item.delivery.queue_name for item in items}:
+                self._leave(name)
+        return errors
 
-    def _for_dead(
-        self, queue_name: str, ids: tuple[str, ...], change: Callable[[Lane, Entry], None]
+    def _change_dead(
+        self, queue_name: str, ids: Sequence[str], change: Callable[[QueueState, Entry], None]
     ) -> int:
-        with self._gate:
-            queue_name = checked_queue_name(queue_name, _GUARANTEES)
-            names = [checked_name("id", message_id, may_be_empty=False) for message_id in ids]
-            with self._store.lock:
-                lane = self._store.lane(queue_name)
-                found = 0
-                for name in names:
-                    if entry := lane.dead.get(name):
-                        change(lane, entry)
-                        found += 1
-                lane.wake()
-                self._store.discard_if_idle(queue_name)
-                return found
+        with self._store.lock:
+            state = self._store.queue(queue_name)
+            found = 0
+            for each in ids:
+                if entry := state.dead.get(each):
+                    change(state, entry)
+                    found += 1
+            self._leave(queue_name)
+            return found
+
+    def _leave(self, queue_name: str) -> None:
+        """Wake waiting pops if there is something for them, and drop what nothing needs."""
+        self._store.queue(queue_name).wake()
+        self._store.discard_if_idle(queue_name)
 
 
 def from_url(url: str) -> MemoryQueue:

@@ -1,4 +1,4 @@
-"""What the queue objects of one process share."""
+"""The store that queue objects of one process share."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from hypercube_queue_memory._lane import Lane
+from hypercube_queue_memory._queue_state import QueueState
 
 
 class MemoryStore:
@@ -21,28 +21,27 @@ class MemoryStore:
         self._clock = clock
         #: One lock for all queues: moves are short, and a batch may name several.
         self.lock = threading.Lock()
-        self.lanes: dict[str, Lane] = {}
-        #: How long a waiting pop may sleep without looking, in seconds. A clock of somebody
-        #: else's can jump at any time.
+        self.queues: dict[str, QueueState] = {}
+        #: The longest sleep of a waiting pop, in seconds: a replaced clock can jump at any time.
         self.longest_sleep = 3600.0 if clock is time.monotonic else 0.01
 
     def now(self) -> int:
         """The clock in microseconds."""
-        # A clock that somebody sets is exact to the microsecond, and its float nearly.
+        # A replaced clock is exact to the microsecond, but its float only nearly.
         return round(self._clock() * 1_000_000)
 
-    def lane(self, queue_name: str) -> Lane:
-        """The lane of a queue, made on first use."""
-        lane = self.lanes.get(queue_name)
-        if lane is None:
-            lane = self.lanes[queue_name] = Lane(threading.Condition(self.lock))
-        return lane
+    def queue(self, queue_name: str) -> QueueState:
+        """The state of a queue, made on first use."""
+        state = self.queues.get(queue_name)
+        if state is None:
+            state = self.queues[queue_name] = QueueState(threading.Condition(self.lock))
+        return state
 
     def discard_if_idle(self, queue_name: str) -> None:
-        """Drop a lane that nobody needs, so that names of the past cost nothing."""
-        lane = self.lanes.get(queue_name)
-        if lane is not None and not lane.entries and not lane.waiting:
-            del self.lanes[queue_name]
+        """Drop the state of a queue that is empty, so that names of the past cost nothing."""
+        state = self.queues.get(queue_name)
+        if state is not None and not state.entries and not state.waiting:
+            del self.queues[queue_name]
 
 
 _named: dict[str, MemoryStore] = {}

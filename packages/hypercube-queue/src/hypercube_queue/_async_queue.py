@@ -139,7 +139,7 @@ class AsyncQueue:
 
 
 def _ignoring_queue_errors(give_back: Callable[..., None], *deliveries: Message) -> None:
-    # Nobody is left to tell, and the end of the lease or of the connection brings them back.
+    # The caller is gone; the end of the lease or of the connection brings them back.
     with contextlib.suppress(QueueError):
         give_back(*deliveries)
 
@@ -217,7 +217,7 @@ class _PushingWithin(AsyncQueue):
         return await self._call(self._queue.shares_database, connection)
 
 
-#: Which mixin carries which capability over.
+#: The mixin for each capability.
 _MIXINS: tuple[tuple[type, type[AsyncQueue]], ...] = (
     (VisibilityExtender, _Extending),
     (Redriver, _Redriving),

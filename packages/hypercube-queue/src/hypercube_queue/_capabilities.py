@@ -1,4 +1,4 @@
-"""What some backends can do beyond the queue, one Protocol each, and how to ask for it.
+"""Optional capabilities of drivers, one Protocol each, and the function that asks for one.
 
 A driver that lacks a capability has no such methods. Each Protocol has an asynchronous
 twin of the same name with `Async` before it.
@@ -19,7 +19,7 @@ C = TypeVar("C")
 
 @dataclass(frozen=True, slots=True)
 class QueueStats:
-    """How many messages of a queue are in each state, at one moment."""
+    """The number of messages of a queue in each state, at one moment."""
 
     name: str
     #: Visible now: an expired lease and a due delay count here (STA-1).
@@ -39,9 +39,9 @@ class DeadLetter:
     raw: bytes | None = field(repr=False)
     #: Why the driver set it aside; empty when a worker dead-lettered it.
     reason: str
-    #: When it died, in UTC, by the backend's clock.
+    #: The time of its death, in UTC, by the backend's clock.
     died_at: datetime
-    #: Where it stands among the dead: pass it as `before` to go on behind it.
+    #: Its position in the list: pass it as `before` to continue after it.
     cursor: str
 
 
@@ -51,14 +51,14 @@ class VisibilityExtender(Protocol):
 
     @property
     def visibility_timeout(self) -> timedelta:
-        """How long a delivery owns a message that names no time of its own, without I/O.
+        """The lease of a message that names none of its own, known without I/O.
 
-        Who keeps deliveries has to know when to extend them.
+        A worker needs it to know when to extend.
         """
         ...
 
     def extend_visibility(self, extension: timedelta, *messages: Message) -> None:
-        """Own the deliveries for `extension` from now, whatever was left before (EXT-1).
+        """Own the deliveries for `extension` from now, however much was left (EXT-1).
 
         A batch, like settlement. Failures per item: `NotFound` for a stale delivery (EXT-2);
         `InvalidArgument`, still owned, when the extension is not positive or ends later than
@@ -91,7 +91,7 @@ class StatsProvider(Protocol):
         ...
 
     def stats(self, queue_name: str) -> QueueStats:
-        """How many messages of the queue are in each state; zeros if unknown (STA-1, STA-2)."""
+        """Count the messages of the queue in each state; zeros if unknown (STA-1, STA-2)."""
         ...
 
 
@@ -146,7 +146,7 @@ class TransactionalPusher(Protocol):
         ...
 
     def shares_database(self, connection: object) -> bool:
-        """Whether `push_within` can join the transaction of this connection.
+        """Tell whether `push_within` can join the transaction of this connection.
 
         False for one into another database, and for what is no connection. Begins nothing.
         """

@@ -1,4 +1,4 @@
-"""What a driver object promises, as data."""
+"""The promises of a driver object, as data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _up_to_a_second(_delay: timedelta) -> timedelta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guarantees:
-    """How a driver object keeps the contract, known without I/O.
+    """The way in which a driver object keeps the contract, known without I/O.
 
     The defaults are the whole promise; what a driver writes down is where its backend
     differs. The conformance suite exercises every promise made here and shows that every
@@ -28,9 +28,9 @@ class Guarantees:
     durable: bool
     #: Other processes can reach the messages. False: they live and end within this one.
     shared: bool = True
-    #: Whether a failover to a replica can forget the newest changes.
+    #: "may_lose" if a failover to a replica can forget the newest changes.
     failover: Literal["lossless", "may_lose"] = "lossless"
-    #: How long unsettled and dead messages are kept; None means for good (LIFE-5).
+    #: Retention of unsettled and dead messages; None means for good (LIFE-5).
     retention: timedelta | None = None
     #: An unsettled delivery comes back after a visibility deadline (POP-6).
     leases: bool = True
@@ -38,7 +38,7 @@ class Guarantees:
     max_hold: timedelta | None = None
     #: Two pops never hold one message at the same time (POP-5). False: rare duplicates.
     exclusive_delivery: bool = True
-    #: How far a stale settlement is recognised (SET-2): always, only when this process saw the
+    #: The reach of the check for stale settlements (SET-2): always, only when this process saw the
     #: newer delivery or the deadline pass, or only by the lost connection.
     stale_settlement: Literal["strict", "process", "connection"] = "strict"
     #: An acked message never reappears (SET-1).
@@ -47,7 +47,7 @@ class Guarantees:
     ack_confirmed: bool = True
     #: `attempt` is exact (POP-2). False: the backend's own count is approximate or a lower bound.
     exact_attempts: bool = True
-    #: Who refuses an id that is retained (PUSH-4): the backend, an IDStore beside it, or nobody
+    #: The part that refuses a retained id (PUSH-4): the backend, an IDStore beside it, or none
     #: beyond the batch.
     unique_ids: Literal["backend", "store", "none"] = "backend"
     #: "fifo": a single consumer sees push order (POP-10).
@@ -73,5 +73,5 @@ class Guarantees:
     max_message_bytes: int | None = None
 
     def accepts_queue_name(self, name: str) -> bool:
-        """Whether `name`, already known to be a valid name, is one this backend can carry."""
+        """Tell whether this backend can carry `name`, which is a valid name."""
         return self.queue_name_pattern is None or bool(re.fullmatch(self.queue_name_pattern, name))

@@ -27,19 +27,19 @@ class Message:
     queue_name: str
     #: The work itself. Never read by a driver.
     payload: bytes = field(default=b"", repr=False)
-    #: What kind of job it is. A name, may be empty.
+    #: The kind of job. A name, may be empty.
     job_name: str = ""
-    #: Whose job it is, such as a plugin's. A name, may be empty.
+    #: The owner of the job, such as a plugin. A name, may be empty.
     namespace: str = ""
     #: A name; `push` assigns one to an empty id and writes it here before it sends anything.
     id: str = ""
     #: Metadata of the layer above. Never read by a driver.
     extra: bytes = field(default=b"", repr=False)
-    #: How long the message stays invisible after `push` or `retry`. Zero on every delivery.
+    #: The time it stays invisible after `push` or `retry`. Zero on every delivery.
     delay: timedelta = timedelta(0)
-    #: How long one delivery owns the message; None means the driver's default.
+    #: The lease: the time for which one delivery owns it; None means the driver's default.
     visibility_timeout: timedelta | None = None
-    #: How often the backend has handed the message out, this delivery included. Set by `pop`.
+    #: The number of deliveries by the backend, this one included. Set by `pop`.
     attempt: int = 0
-    #: What identifies the delivery. Opaque, set by `pop`, never serialised.
+    #: The identity of the delivery. Opaque, set by `pop`, never serialised.
     driver_data: object | None = field(default=None, repr=False, compare=False)

@@ -16,7 +16,7 @@ ENTRY_POINT_GROUP = "hypercube.drivers"
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 
-#: What to install for a scheme that no installed driver offers.
+#: The distribution to install for a scheme that no installed driver offers.
 _DISTRIBUTIONS = {
     "memory": "hypercube-queue-memory",
     "sqlite": "hypercube-queue-sql",
@@ -32,7 +32,7 @@ _DISTRIBUTIONS = {
     "amqps": "hypercube-queue-rabbitmq",
 }
 
-#: How other libraries call them.
+#: Schemes of other libraries, by ours.
 _SYNONYMS = {
     "file": "sqlite",
     "sqlite3": "sqlite",
@@ -57,7 +57,7 @@ def open_queue(url: str) -> Queue:
 
         open_queue("sqlite:///jobs.db?visibility_timeout=60")
 
-    Contacts nobody: tables and queues are made and servers reached at the first call
+    Makes no connection: tables and queues are made and servers reached at the first call
     (LIFE-1). A scheme like `postgresql+psycopg` that no driver offers as it stands is looked
     up by the part before the plus. Raises `InvalidArgument` for an unknown scheme, which
     says what to install, and for an option or value that the driver does not know.

@@ -25,7 +25,7 @@ class Queue(Protocol):
 
     @property
     def guarantees(self) -> Guarantees:
-        """What this object promises, known without I/O."""
+        """The promises of this object, known without I/O."""
         ...
 
     def push(self, *messages: Message) -> None:
@@ -70,7 +70,7 @@ class Queue(Protocol):
         ...
 
     def dead_letter(self, *messages: Message) -> None:
-        """Set deliveries aside; nobody receives them until they are redriven (SET-4).
+        """Move deliveries to the dead letters, where they stay until they are redriven (SET-4).
 
         Stores the present `payload` and `extra`; the id stays taken. Failures per item as in
         `retry`.

@@ -1,7 +1,7 @@
 """Checks of what callers pass, made before anything is sent.
 
-Drivers and whatever is built on queues check with these, so that one value is refused in the same
-words everywhere. Each returns the value in its plain form or raises InvalidArgument.
+Drivers and the packages that build on queues use them, so that a value is refused in the same words
+everywhere. Each returns the value in its plain form or raises InvalidArgument.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def checked_bytes(field: str, value: object) -> bytes:
 
 
 def checked_size(payload: bytes, extra: bytes, limit: int | None) -> None:
-    """Whether both together keep to `limit` bytes."""
+    """Check that both together keep to `limit` bytes."""
     if limit is not None and len(payload) + len(extra) > limit:
         raise MessageTooLarge(
             f"payload and extra have {len(payload) + len(extra)} bytes; this backend takes at "
@@ -120,18 +120,18 @@ def checked_visibility(
 
 
 def checked_wait(value: object, default: timedelta) -> timedelta:
-    """How long a pop waits: `value`, or `default` for None."""
+    """The wait of a pop: `value`, or `default` for None."""
     if value is None:
         return default
-    return _checked_patience("wait", value, "a timedelta or None")
+    return _checked_wait("wait", value, "a timedelta or None")
 
 
 def checked_poll_timeout(value: object) -> timedelta:
-    """How long the pops of a driver object wait by default."""
-    return _checked_patience("poll_timeout", value, "a timedelta")
+    """The default wait of the pops of a driver object."""
+    return _checked_wait("poll_timeout", value, "a timedelta")
 
 
-def _checked_patience(field: str, value: object, expected: str) -> timedelta:
+def _checked_wait(field: str, value: object, expected: str) -> timedelta:
     if not isinstance(value, timedelta):
         raise InvalidArgument(f"{field} is {expected}, not {type(value).__name__}")
     if value < _NOTHING:

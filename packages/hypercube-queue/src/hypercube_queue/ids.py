@@ -11,9 +11,9 @@ __all__ = [
     "new_ids",
 ]
 
-#: What is random of an id, six bits of which are left over.
+#: Random bytes of an id; six bits of them are not used.
 _RANDOM_BYTES = 10
-#: What a UUID of the common variant may have as the first digit of its fourth group, by any digit.
+#: First digit of the fourth group of a UUID of the common variant, by any random digit.
 _VARIANT = {digit: "89ab"[int(digit, 16) % 4] for digit in "0123456789abcdef"}
 
 
@@ -29,8 +29,8 @@ def new_id() -> str:
 def new_ids(most: int) -> Iterator[str]:
     """Up to `most` of them, ascending, each of the moment when it is taken.
 
-    So whoever stores a batch in the order of its ids keeps the order in which it was pushed. The
-    system is asked once for what is random in them: that takes longer than the rest.
+    A store that sorts by id keeps the order in which a batch was pushed. The random bytes of all
+    are read at once, since a system call takes longer than the rest.
     """
     digits = os.urandom(_RANDOM_BYTES * most).hex()
     tails = sorted(

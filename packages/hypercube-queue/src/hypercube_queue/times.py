@@ -50,5 +50,5 @@ class Deadline:
 
     @property
     def passed(self) -> bool:
-        """Whether nothing of the duration is left."""
+        """True once nothing of the duration is left."""
         return self._clock() >= self._at

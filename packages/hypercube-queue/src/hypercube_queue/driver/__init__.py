@@ -1,4 +1,4 @@
-"""What every driver needs and no driver rewrites.
+"""Helpers for authors of drivers.
 
 The driver guide, docs/driver-guide.md in the repository, uses them one by one.
 """
@@ -19,14 +19,24 @@ from hypercube_queue.checks import (
     checked_wait,
     safe_repr,
 )
+from hypercube_queue.driver._base_capabilities import (
+    BaseDeadLetterStore,
+    BaseRedriver,
+    BaseReleaser,
+    BaseStatsProvider,
+    BaseVisibilityExtender,
+)
+from hypercube_queue.driver._base_queue import BaseQueue
 from hypercube_queue.driver._batch import (
     Failures,
     Indexed,
+    ItemErrors,
     PushBatch,
     PushItem,
     SettlementBatch,
     SettlementItem,
     copy_error,
+    prepare_each,
 )
 from hypercube_queue.driver._chunks import chunked
 from hypercube_queue.driver._closing import Closing
@@ -55,6 +65,12 @@ __all__ = [
     "MAX_ATTEMPT_BASE",
     "MAX_ENVELOPE_OVERHEAD_BYTES",
     "MAX_POP",
+    "BaseDeadLetterStore",
+    "BaseQueue",
+    "BaseRedriver",
+    "BaseReleaser",
+    "BaseStatsProvider",
+    "BaseVisibilityExtender",
     "Closing",
     "Deadline",
     "Delivery",
@@ -62,6 +78,7 @@ __all__ = [
     "Failures",
     "Gate",
     "Indexed",
+    "ItemErrors",
     "PushBatch",
     "PushItem",
     "QueueURL",
@@ -86,6 +103,7 @@ __all__ = [
     "from_epoch_microseconds",
     "from_microseconds",
     "new_id",
+    "prepare_each",
     "safe_repr",
     "to_microseconds",
 ]

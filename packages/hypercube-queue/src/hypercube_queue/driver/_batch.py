@@ -1,21 +1,20 @@
 """One call's messages on their way through a driver: checked items in, one BatchError out.
 
-Every batch operation of every driver has the same shape:
+Every batch operation of every driver has the shape that BaseQueue gives it:
 
     with self._gate:                                        # closed queues refuse here
         batch = PushBatch(messages, self.guarantees)        # or SettlementBatch
-        for item in batch.items:
-            ...                                             # batch.fail(item, error) as needed
+        batch.fail_each(...)                                # what the store answers
         batch.raise_failures()
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeAlias, TypeVar
 
 from hypercube_queue._errors import (
     AlreadyExists,
@@ -45,6 +44,9 @@ from hypercube_queue.times import to_microseconds
 D = TypeVar("D", bound=Delivery)
 T = TypeVar("T")
 
+#: The failures of some items of a batch, by the items' index; empty where all succeeded.
+ItemErrors: TypeAlias = dict[int, QueueError]
+
 #: None is what a caller may have passed by mistake, and must be told about.
 _NO_EXTENSION = object()
 
@@ -54,7 +56,7 @@ class Indexed(Protocol):
 
     @property
     def index(self) -> int:
-        """From zero, whatever chunks the driver makes (ERR-2)."""
+        """The position in the caller's arguments, from zero, across chunks (ERR-2)."""
         ...
 
 
@@ -80,6 +82,11 @@ class Failures:
     def fail_at(self, index: int, error: QueueError) -> None:
         """`fail`, by index."""
         self._errors.setdefault(index, error)
+
+    def fail_each(self, errors: Mapping[int, QueueError]) -> None:
+        """Note the failure of each of these items."""
+        for index, error in errors.items():
+            self.fail_at(index, error)
 
     def fail_all(self, items: Iterable[Indexed], make: Callable[[], QueueError]) -> None:
         """Note a failure for each item, each with an error object of its own (ERR-4)."""
@@ -121,6 +128,13 @@ class PushItem:
     #: None means the driver's default.
     visibility_us: int | None
 
+    def exists(self) -> AlreadyExists:
+        """The failure of an item whose id its queue retains (PUSH-4)."""
+        return AlreadyExists(
+            f"id {safe_repr(self.id)} is retained in queue {safe_repr(self.queue_name)}; it is "
+            "free again once that message is acknowledged or forgotten"
+        )
+
 
 class PushBatch(Failures):
     """The valid messages of a push, as snapshots with ids assigned.
@@ -152,13 +166,13 @@ class PushBatch(Failures):
 
     def fail_existing(self, item: PushItem) -> None:
         """Note that the item's id is retained in its queue."""
-        self.fail(item, _already_exists(item))
+        self.fail(item, item.exists())
 
     def raise_failures(self) -> None:
         for index, earlier in self._repeated:
             fate = self.error_at(earlier.index)
             if fate is None or isinstance(fate, AlreadyExists):
-                self.fail_at(index, _already_exists(earlier))
+                self.fail_at(index, earlier.exists())
             else:
                 unsent = BackendError(
                     f"not sent: it repeats the id {safe_repr(earlier.id)} of item {earlier.index}, "
@@ -169,14 +183,6 @@ class PushBatch(Failures):
                 unsent.__cause__ = fate
                 self.fail_at(index, unsent)
         super().raise_failures()
-
-
-def _already_exists(item: PushItem) -> AlreadyExists:
-    return AlreadyExists(
-        f"id {safe_repr(item.id)} is retained in queue {safe_repr(item.queue_name)}; it is free "
-        "again "
-        "once that message is acknowledged or forgotten"
-    )
 
 
 def _push_item(
@@ -217,6 +223,13 @@ class SettlementItem(Generic[D]):
     extra: bytes
     delay_us: int
 
+    def stale(self) -> NotFound:
+        """The failure of a delivery that no longer owns its message (SET-2)."""
+        return NotFound(
+            f"the delivery of message {safe_repr(self.delivery.id)} no longer owns it: its lease "
+            "ended, or it was settled or delivered again. Nothing was changed"
+        )
+
 
 class SettlementBatch(Failures, Generic[D]):
     """The deliveries of a settlement that this driver object handed out.
@@ -225,8 +238,7 @@ class SettlementBatch(Failures, Generic[D]):
     Anything that is no Message, and with `contents` any invalid payload, extra or delay, has
     already failed with InvalidArgument and is still owned (OWN-4). A message that `owner`
     never delivered, and the second of two equal deliveries, has failed with NotFound (SET-2,
-    SET-5). Identity and routing come from the delivery, whatever the message's fields say
-    now.
+    SET-5). Identity and routing come from the delivery, not from the message's fields.
     """
 
     items: list[SettlementItem[D]]
@@ -281,35 +293,39 @@ class SettlementBatch(Failures, Generic[D]):
     def prepared(
         self, prepare: Callable[[SettlementItem[D]], T]
     ) -> list[tuple[SettlementItem[D], T]]:
-        """The items, each with what `prepare` makes of it; one for which it raises fails alone.
-
-        Whatever it raises: content of others may meet a limit that nobody thought of.
-        """
-        ready: list[tuple[SettlementItem[D], T]] = []
-        for item in self.items:
-            try:
-                ready.append((item, prepare(item)))
-            except QueueError as error:
-                self.fail(item, error)
-            except Exception as error:  # noqa: BLE001 - it must not keep the others from being settled
-                failure = BackendError(
-                    f"message {safe_repr(item.delivery.id)} cannot be stored: "
-                    f"{type(error).__name__}: {error}"
-                )
-                failure.__cause__ = error
-                self.fail(item, failure)
+        """`prepare_each` for the items of this batch, with the failures noted."""
+        ready, errors = prepare_each(self.items, prepare)
+        self.fail_each(errors)
         return ready
 
     def fail_stale(self, item: SettlementItem[D]) -> None:
         """Note that the delivery no longer owns its message."""
-        self.fail(
-            item,
-            NotFound(
-                f"the delivery of message {safe_repr(item.delivery.id)} no longer owns it: its "
-                "lease "
-                "ended, or it was settled or delivered again. Nothing was changed"
-            ),
-        )
+        self.fail(item, item.stale())
+
+
+def prepare_each(
+    items: Iterable[SettlementItem[D]], prepare: Callable[[SettlementItem[D]], T]
+) -> tuple[list[tuple[SettlementItem[D], T]], ItemErrors]:
+    """The items, each with what `prepare` makes of it, and the failures of those it raised for.
+
+    Any exception counts: content that other programs stored may meet a limit that no check
+    foresaw, and must not keep the rest from being settled.
+    """
+    ready: list[tuple[SettlementItem[D], T]] = []
+    errors: ItemErrors = {}
+    for item in items:
+        try:
+            ready.append((item, prepare(item)))
+        except QueueError as error:
+            errors[item.index] = error
+        except Exception as error:  # noqa: BLE001  # see above
+            failure = BackendError(
+                f"message {safe_repr(item.delivery.id)} cannot be stored: "
+                f"{type(error).__name__}: {error}"
+            )
+            failure.__cause__ = error
+            errors[item.index] = failure
+    return ready, errors
 
 
 def _check_extension(value: object, delivery: Delivery, guarantees: Guarantees) -> None:

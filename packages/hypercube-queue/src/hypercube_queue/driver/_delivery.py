@@ -1,4 +1,4 @@
-"""What a delivered message carries in `driver_data`."""
+"""The object that a delivered message carries in `driver_data`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class Delivery:
     """One hand-out of a message; drivers add their token in a subclass.
 
     It knows the driver object it came from, since only that one may settle it (SET-2), and
-    the stored identity, which wins over whatever the worker writes into the message (OWN-4).
+    the stored identity, which wins over what the worker writes into the message (OWN-4).
     """
 
     __slots__ = ("_popped_at", "id", "owner", "queue_name")
@@ -23,7 +23,7 @@ class Delivery:
         self._popped_at = time.monotonic()
 
     def held_for(self) -> timedelta:
-        """How long ago the pop returned it, by this process's clock."""
+        """The time since the pop returned it, by this process's clock."""
         return timedelta(seconds=time.monotonic() - self._popped_at)
 
     # A copied message is the same delivery, and settling both copies settles once.

@@ -32,7 +32,7 @@ MAX_ATTEMPT_BASE = 2**31 - 1
 
 _LONGEST_LEASE_US = to_microseconds(MAX_DURATION)
 
-#: What an envelope adds to `payload` and `extra` at most: four names of the greatest length.
+#: The most that an envelope adds to `payload` and `extra`: four names of the greatest length.
 MAX_ENVELOPE_OVERHEAD_BYTES = _PREFIX_BYTES + 4 * 255
 
 
@@ -45,7 +45,7 @@ class UnreadableEnvelope(ValueError):
 
 @dataclass(slots=True)
 class Envelope:
-    """What travels of a message."""
+    """The parts of a message that are stored."""
 
     queue_name: str
     id: str
@@ -142,7 +142,7 @@ def checked_envelope(blob: bytes) -> Envelope:
 
 
 def _fault_of_start(blob: bytes) -> str:
-    """What is wrong with bytes that do not start like an envelope that can be read."""
+    """The reason why bytes do not start like an envelope that can be read."""
     if blob[: len(_MAGIC)] != _MAGIC:
         return "the bytes do not start like an envelope"
     if len(blob) < _PREFIX_BYTES:

@@ -1,4 +1,4 @@
-"""Whether a driver object may be used: open, closed, or inherited through a fork."""
+"""Admission to a driver object: open, closed, or inherited through a fork."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Gate:
 
     @property
     def closed(self) -> bool:
-        """Whether `close` was called; what is inside may still be running."""
+        """True once `close` was called; operations inside may still be running."""
         return self._closed
 
     def check(self) -> None:

@@ -8,8 +8,8 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from hypercube_queue.driver import PushItem
+from hypercube_queue_memory._dead_letter_index import DeadLetterIndex
 from hypercube_queue_memory._entry import Entry, MemoryDelivery, State
-from hypercube_queue_memory._graveyard import Graveyard
 
 #: A moment that never comes, in microseconds.
 NEVER = 1 << 62
@@ -18,11 +18,11 @@ _FEW = 64
 
 
 @dataclass(slots=True)
-class Lane:
+class QueueState:
     """Every method runs under the store's lock, with `now` in microseconds of its clock.
 
     `ready` holds ready entries in order of becoming so, `returned` the released ones, which
-    keep their old places before them. A lease is looked up by deadline in `leases`, where
+    keep their old positions before them. A lease is looked up by deadline in `leases`, where
     outdated ones stay until they surface or outnumber the others.
     """
 
@@ -32,7 +32,7 @@ class Lane:
     returned: list[tuple[int, Entry]] = field(default_factory=list)
     delayed: list[tuple[int, int, Entry]] = field(default_factory=list)
     leases: list[tuple[int, int, int, Entry]] = field(default_factory=list)
-    dead: Graveyard = field(default_factory=Graveyard)
+    dead: DeadLetterIndex = field(default_factory=DeadLetterIndex)
     in_flight: int = 0
     waiting: int = 0
     #: The moment the waiting pops sleep to, unless they are woken.
@@ -90,7 +90,7 @@ class Lane:
         return entry
 
     def next_due(self) -> int:
-        """When something becomes ready by itself."""
+        """Return the next time at which something becomes ready by itself."""
         while self.leases and not self._is_current(self.leases[0]):
             heapq.heappop(self.leases)
         return min(
@@ -101,7 +101,7 @@ class Lane:
     # Settlement; each is for a delivery that owns its message
 
     def owns(self, delivery: MemoryDelivery, now: int) -> bool:
-        """Whether the delivery's lease is alive (SET-2)."""
+        """Tell whether the delivery's lease is alive (SET-2)."""
         entry = delivery.entry
         return _is_leased(entry, delivery.token) and now < entry.visible_at
 
@@ -113,7 +113,7 @@ class Lane:
         self._end_lease(entry)
         self._make_visible(entry, delay_us, now)
 
-    def bury(self, entry: Entry) -> None:
+    def dead_letter(self, entry: Entry) -> None:
         self._end_lease(entry)
         entry.state = State.DEAD
         self.dead.add(entry)
@@ -129,7 +129,7 @@ class Lane:
 
     # The dead
 
-    def revive(self, entry: Entry) -> None:
+    def redrive(self, entry: Entry) -> None:
         """Make a dead message ready, as new (RED-3)."""
         self.dead.remove(entry)
         entry.attempt = 0
@@ -150,7 +150,7 @@ class Lane:
         elif ready := len(self.ready) + len(self.returned):
             self.changed.notify(ready)
 
-    # Within
+    # Internal
 
     def _make_visible(self, entry: Entry, delay_us: int, now: int) -> None:
         if delay_us:

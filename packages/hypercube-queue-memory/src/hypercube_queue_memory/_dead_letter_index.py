@@ -1,4 +1,4 @@
-"""The dead messages of one queue, in order of death."""
+"""Dead letters of one queue, in order of death."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from hypercube_queue_memory._entry import Entry
 
-#: Below this many, sweeping is not worth the look.
+#: Below this many, compacting does not pay.
 _FEW = 64
 
 
@@ -22,8 +22,8 @@ class Death:
     died_at: datetime
 
 
-class Graveyard:
-    """Adding, removing, the oldest and a page of the newest: each O(log n), amortised.
+class DeadLetterIndex:
+    """Adds, removes, finds the oldest and pages from the newest, each in O(log n), amortised.
 
     Deaths are numbered, so a list in order of death is sorted, and a removed one leaves a
     hole until half of the list is holes.
@@ -53,20 +53,20 @@ class Graveyard:
     def remove(self, entry: Entry) -> None:
         death = self._by_id.pop(entry.id)
         del self._deaths[death.number]
-        self._sweep()
+        self._compact()
 
     def oldest(self) -> Entry | None:
         """The one that died first."""
         return self._deaths[self._numbers[self._first]].entry if self._by_id else None
 
     def newest(self, before: int | None) -> Iterator[Death]:
-        """From the latest death, or from the one before death number `before`, backwards."""
+        """Iterate backwards from the latest death, or from the one before number `before`."""
         end = len(self._numbers) if before is None else bisect_left(self._numbers, before)
-        for place in range(end - 1, self._first - 1, -1):
-            if death := self._deaths.get(self._numbers[place]):
+        for position in range(end - 1, self._first - 1, -1):
+            if death := self._deaths.get(self._numbers[position]):
                 yield death
 
-    def _sweep(self) -> None:
+    def _compact(self) -> None:
         while self._first < len(self._numbers) and self._numbers[self._first] not in self._deaths:
             self._first += 1
         if len(self._numbers) > _FEW and len(self._numbers) > 2 * len(self._deaths):
