@@ -282,11 +282,17 @@ class Pop:
     def test_pop_7_an_idle_pop_costs_next_to_nothing(self, trial: Trial) -> None:
         """Waiting takes no processor time to speak of."""
         trial.visible()
-        to_be_had = processor_share()
-        before = time.process_time()
         wait = timedelta(milliseconds=500)
-        assert trial.queue.pop(QUEUE, wait=wait) == []
-        assert time.process_time() - before < 0.3 * to_be_had * wait.total_seconds()
+        spent: list[float] = []
+        # What else the process does meanwhile counts as well, so the cheapest of three waits does.
+        for _ in range(3):
+            allowed = 0.3 * processor_share() * wait.total_seconds()
+            before = time.process_time()
+            assert trial.queue.pop(QUEUE, wait=wait) == []
+            spent.append(time.process_time() - before)
+            if spent[-1] < allowed:
+                return
+        pytest.fail(f"three pops that waited {wait} took {spent} s of processor time")
 
     @rule("POP-8")
     @needs("insert_unreadable")
