@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from memory_harness import MemoryHarness, RealClockHarness
 
 from hypercube_queue import (
+    MAX_POP_BYTES,
     AlreadyExists,
     BatchError,
     DeadLetter,
@@ -378,6 +379,32 @@ class NewestComesFirst(Mutant):
 
 
 # Settlement
+
+
+class LargeMessagesComeAllAtOnce(Mutant):
+    rule = "POP-11"
+    beyond_the_model = "its messages are small"
+
+    class queue_type(MemoryQueue):
+        def _pop(self, queue_name: str, max_messages: int, wait: timedelta) -> list[Message]:
+            taken = super()._pop(queue_name, max_messages, wait)
+            while more := super()._pop(queue_name, max_messages, timedelta(0)):
+                taken += more
+            return taken
+
+
+class WhatAPopLeavesCostsAnAttempt(Mutant):
+    rule = "POP-11"
+    beyond_the_model = "its messages are small"
+
+    class queue_type(MemoryQueue):
+        def _pop(self, queue_name: str, max_messages: int, wait: timedelta) -> list[Message]:
+            taken = super()._pop(queue_name, max_messages, wait)
+            if len(taken) > 1 and sum(len(each.payload) for each in taken) >= MAX_POP_BYTES:
+                for each in super()._pop(queue_name, 1, timedelta(0)):
+                    self.release(each)
+                    self._store.queue(queue_name).entries[each.id].attempt = each.attempt
+            return taken
 
 
 class AckIsANoOp(Mutant):

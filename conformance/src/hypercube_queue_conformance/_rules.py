@@ -33,6 +33,7 @@ RULES = MappingProxyType(
         "POP-8": "A stored message that cannot be read is set aside, never dropped or in the way.",
         "POP-9": "A pop is as fast with many messages in any state as with few.",
         "POP-10": "Ready messages come in the order of becoming ready, as far as is promised.",
+        "POP-11": "A pop takes no more once its contents reach 16 MiB, where that is promised.",
         # Settlement
         "SET-1": "An ack removes the message for good.",
         "SET-2": "A stale settlement is NotFound and changes nothing; of two, exactly one wins.",

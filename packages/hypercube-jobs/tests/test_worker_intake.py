@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -13,7 +13,7 @@ import pytest
 from hypercube_jobs.worker._execution import Load
 from hypercube_jobs.worker._held import Held, Holding
 from hypercube_jobs.worker._intake import MAX_AHEAD, MAX_AHEAD_BYTES, Intake
-from hypercube_queue import Message
+from hypercube_queue import Guarantees, Message
 from hypercube_queue_memory import MemoryQueue
 
 
@@ -474,3 +474,50 @@ def test_a_backend_that_settles_slowly_does_not_fill_the_memory(box: Any) -> Non
 
     assert box.counts() == (0, 0, 0, 0)
     assert most <= 60 * megabyte
+
+
+@pytest.mark.parametrize("bounded", [True, False])
+def test_large_payloads_among_small_ones_do_not_fill_the_memory(box: Any, bounded: bool) -> None:
+    """A pop of many small ones can bring large ones; where it has no bound, only once."""
+
+    class Holding(MemoryQueue):
+        held = most = 0
+
+        @property
+        def guarantees(self) -> Guarantees:
+            return replace(super().guarantees, bounded_pops=bounded)
+
+        def pop(self, queue_name: str, max_messages: int = 1, **options: Any) -> list[Message]:
+            messages = super().pop(queue_name, max_messages, **options)
+            wait = timedelta(0)
+            while not bounded and messages and len(messages) < max_messages:
+                more = super().pop(queue_name, max_messages - len(messages), wait=wait)
+                if not more:
+                    break
+                messages += more
+            self.held += sum(len(message.payload) for message in messages)
+            self.most = max(self.most, self.held)
+            return messages
+
+        def ack(self, *messages: Message) -> None:
+            super().ack(*messages)
+            self.held -= sum(len(message.payload) for message in messages)
+
+        def release(self, *messages: Message) -> None:
+            super().release(*messages)
+            self.held -= sum(len(message.payload) for message in messages)
+
+    box.on(Holding())
+
+    @box.jobs.handler("note")
+    def handle(job: Note) -> None: ...
+
+    megabyte = 1_000_000
+    box.jobs.queue.push(
+        *(box.jobs.message(Note("x")) for _ in range(600)),
+        *(box.jobs.message(Note("x" * megabyte)) for _ in range(300)),
+    )
+    box.drain(concurrency=4)
+
+    assert box.counts() == (0, 0, 0, 0)
+    assert box.queue.most < (50 if bounded else 200) * megabyte

@@ -92,7 +92,7 @@ def test_any_headers_make_a_message_or_an_unreadable_one(
     """And nothing else: it is set aside within what a frame holds, and goes nowhere else."""
     arrival = _arrival(BasicProperties(headers=headers), redelivered=redelivered)
     try:
-        message = received(arrival, None, "work", counts_attempts=counts_attempts)
+        message = received(arrival, None, "work", counts_attempts=counts_attempts, user=None)
     except UnreadableEnvelope:
         assert counts_attempts
     else:
@@ -117,7 +117,7 @@ def test_any_table_of_headers_is_a_frame(table: bytes) -> None:
     assert read.body_size == 7
     if isinstance(read.properties, UndecodableProperties):
         with pytest.raises(UnreadableEnvelope, match="cannot be decoded"):
-            received(_arrival(read.properties), None, "work", counts_attempts=True)
+            received(_arrival(read.properties), None, "work", counts_attempts=True, user=None)
         set_aside("work", b"", read.properties, "reason", max_frame=4096).as_properties().encode()
 
 
@@ -197,3 +197,18 @@ def test_strangers_keep_no_queue_from_being_worked_on(
     assert queue.pop("work", 10, wait=timedelta(0)) == []
     # The broker itself refuses some of the others.
     assert "cannot be decoded: " in caplog.text
+
+
+def test_deliveries_that_another_user_claims_do_not_count(
+    queue: RabbitMQQueue, channel: BlockingChannel, prefix: str
+) -> None:
+    """They would make a worker take the job for one that ends its process; ours do count."""
+    queue.pop("work", wait=timedelta(0))
+    forged = encode_envelope(Envelope("work", "id", b"payload", b"", "job", "", None, 1))
+    channel.basic_publish("", f"{prefix}work", forged, BasicProperties(delivery_mode=2))
+
+    [delivery] = queue.pop("work", wait=timedelta(seconds=10))
+    assert delivery.attempt == 1
+    queue.retry(delivery)
+    [delivery] = queue.pop("work", wait=timedelta(seconds=10))
+    assert delivery.attempt == 2

@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 
 from hypercube_queue import (
+    MAX_POP_BYTES,
     DeadLetterStore,
     InvalidArgument,
     Message,
@@ -348,6 +349,28 @@ class Pop:
         for limit in (1, 7, 2, 50):
             received += trial.queue.pop(QUEUE, limit, wait=trial.patience)
         assert [int(each.payload) for each in received] == list(range(60))
+
+    @rule("POP-11")
+    @when(bounded_pops=True)
+    def test_pop_11_large_messages_come_a_few_at_a_time(self, trial: Trial) -> None:
+        """A pop stops with the message that reaches the bound; the rest is ready and in order."""
+        limit = trial.harness.guarantees.max_message_bytes
+        # Not on the edge, since a driver may count what it stores beside the contents.
+        size = min(MAX_POP_BYTES // 4 + 10_000, limit or MAX_POP_BYTES)
+        fitting = -(-MAX_POP_BYTES // size)
+        for number in range(fitting + 2):
+            trial.queue.push(Message(QUEUE, b"%03d" % number + bytes(size - 3)))
+        first = trial.queue.pop(QUEUE, fitting + 2, wait=trial.patience)
+        assert 1 <= len(first) <= fitting
+        if trial.harness.guarantees.full_batches:
+            assert len(first) == fitting
+        rest = trial.receive(fitting + 2 - len(first))
+        received = [int(each.payload[:3]) for each in first + rest]
+        assert sorted(received) == list(range(fitting + 2))
+        if trial.harness.guarantees.ordering == "fifo":
+            assert received == sorted(received)
+        if trial.harness.guarantees.exact_attempts:
+            assert {each.attempt for each in first + rest} == {1}
 
     @rule("POP-10")
     def test_pop_10_nothing_is_passed_over_for_ever(self, trial: Trial) -> None:

@@ -25,6 +25,7 @@ from pathlib import Path
 
 from hypercube_queue import BackendError
 from hypercube_queue.driver import (
+    MAX_POP_BYTES,
     Deadline,
     Envelope,
     PushItem,
@@ -136,8 +137,8 @@ class Folder:
     # Pop
 
     def take(self, limit: int, default_visibility_us: int) -> Iterator[tuple[Entry, Envelope]]:
-        """Own up to so many messages, for as long as each of them says."""
-        left = limit
+        """Own up to so many messages and MAX_POP_BYTES, for as long as each message says."""
+        left, bytes_left = limit, MAX_POP_BYTES
         for entry in self._visible():
             if (envelope := self._readable(entry)) is None:
                 continue
@@ -147,7 +148,8 @@ class Folder:
             self.move(entry, owned)
             yield owned, envelope
             left -= 1
-            if not left:
+            bytes_left -= len(envelope.payload) + len(envelope.extra)
+            if not left or bytes_left <= 0:
                 return
 
     def _visible(self) -> Iterator[Entry]:

@@ -9,6 +9,7 @@ from datetime import timedelta
 from hypercube_queue import DeadLetter, Guarantees, Message, QueueError, QueueStats
 from hypercube_queue.driver import (
     MAX_POP,
+    MAX_POP_BYTES,
     Closing,
     Deadline,
     Gate,
@@ -111,11 +112,13 @@ class LuaQueue(Closing):
     ) -> tuple[list[Message], float]:
         """Deliveries, or how many seconds a waiting pop may sleep at most."""
         received: list[Message] = []
+        bytes_left = MAX_POP_BYTES
         while True:
             try:
                 claim = self._storage.claim(
                     queue_name,
                     max_messages - len(received),
+                    bytes_left,
                     to_microseconds(self._visibility_timeout),
                     end,
                 )
@@ -124,7 +127,8 @@ class LuaQueue(Closing):
                     break  # the next call will meet the error, too
                 raise
             received += self._readable(queue_name, claim, end)
-            if not claim.more or len(received) >= max_messages:
+            bytes_left -= claim.size
+            if not claim.more or len(received) >= max_messages or bytes_left <= 0:
                 break
         if received and self._gate.closed:
             # Nobody can settle what a closed queue hands out.

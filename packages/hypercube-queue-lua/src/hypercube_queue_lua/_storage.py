@@ -56,6 +56,8 @@ class Claim:
 
     token: bytes
     taken: Iterator[Taken]
+    #: The bytes of what was leased, ids included.
+    size: int
     more: bool
     #: When something becomes ready by itself; None if nothing does.
     seconds_to_due: float | None
@@ -125,16 +127,22 @@ class Storage:
 
     # Pop
 
-    def claim(self, queue_name: str, limit: int, visibility_us: int, end: Deadline) -> Claim:
-        """Lease up to `limit` ready messages, but not more than a run may handle."""
+    def claim(
+        self, queue_name: str, limit: int, max_bytes: int, visibility_us: int, end: Deadline
+    ) -> Claim:
+        """Lease up to `limit` ready messages, up to that with which they reach `max_bytes`.
+
+        One run of the script handles no more than a chunk.
+        """
         token = os.urandom(_TOKEN_BYTES)
         keys = queue_keys(self._prefix, queue_name).all
-        args = (min(limit, CHUNK), CHUNK_BYTES, visibility_us, token)
+        args = (min(limit, CHUNK), min(max_bytes, CHUNK_BYTES), visibility_us, token)
         more, due_us, heads, parts = as_list(self._ask(Call(script("pop"), keys, args), end))
         seconds = as_int(due_us) / 1_000_000
         return Claim(
             token,
             taken(as_bytes(heads), as_bytes(parts)),
+            len(as_bytes(parts)),
             bool(more),
             seconds if seconds >= 0 else None,
         )

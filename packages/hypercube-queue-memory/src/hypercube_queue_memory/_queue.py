@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from hypercube_queue import DeadLetter, Guarantees, InvalidArgument, Message, QueueStats
 from hypercube_queue.driver import (
+    MAX_POP_BYTES,
     BaseDeadLetterStore,
     BaseRedriver,
     BaseReleaser,
@@ -107,7 +108,12 @@ class MemoryQueue(
     ) -> list[Message]:
         taken: list[Message] = []
         visibility_us = to_microseconds(self._visibility_timeout)
-        while len(taken) < max_messages and (entry := state.take(visibility_us, now)):
+        size = 0
+        while len(taken) < max_messages and size < MAX_POP_BYTES:
+            entry = state.take(visibility_us, now)
+            if entry is None:
+                break
+            size += len(entry.payload) + len(entry.extra)
             message = _message(entry, queue_name)
             message.driver_data = MemoryDelivery(self, queue_name, entry)
             taken.append(message)

@@ -24,7 +24,7 @@ from pika.exceptions import AMQPError  # type: ignore[import-untyped]  # pika sh
 
 from hypercube_queue.driver import UnreadableEnvelope, checked_envelope, encode_envelope
 from hypercube_queue_rabbitmq._consuming import Arrival, Consumer, ConsumingChannel
-from hypercube_queue_rabbitmq._incoming import delivered_before
+from hypercube_queue_rabbitmq._incoming import attempts_of, delivered_before
 from hypercube_queue_rabbitmq._outgoing import Destination, Outgoing
 from hypercube_queue_rabbitmq._publishing import Publisher
 
@@ -137,9 +137,11 @@ class CarefulTaking:
         stored = False
         try:
             envelope = checked_envelope(late.body)
-            base = envelope.attempt_base + delivered_before(late, counts_attempts=True)
+            before = delivered_before(late, counts_attempts=True)
+            base = attempts_of(envelope, late, self._publisher.user) + before
             body = encode_envelope(replace(envelope, attempt_base=base))
             renewed = Outgoing(0, source.queue_name, envelope.id, body, source.destination)
+            renewed.user = self._publisher.user
             end = asyncio.get_running_loop().time() + _PATIENCE
             await self._publisher.publish([renewed], end)
             stored = renewed.stored

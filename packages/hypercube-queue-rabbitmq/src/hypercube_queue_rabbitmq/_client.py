@@ -113,6 +113,8 @@ class Client:
         for item in owned:
             item.delivery.channel.moving[item.delivery.tag] = moved
         outgoing = {each.index: each for each in batch}
+        for each in batch:
+            each.user = self._publisher.user
         try:
             await self._publisher.publish([outgoing[item.index] for item in owned], end)
             stored = []
@@ -233,7 +235,13 @@ class Client:
         for arrival in arrivals:
             try:
                 messages.append(
-                    received(arrival, owner, queue_name, counts_attempts=self._counts_attempts)
+                    received(
+                        arrival,
+                        owner,
+                        queue_name,
+                        counts_attempts=self._counts_attempts,
+                        user=self._publisher.user,
+                    )
                 )
             except UnreadableEnvelope as reason:
                 unreadable.append((arrival, str(reason)))

@@ -13,6 +13,7 @@ from typing import Any
 
 from pika.channel import MAX_CHANNELS  # type: ignore[import-untyped]  # pika ships no types
 from pika.connection import Parameters  # type: ignore[import-untyped]
+from pika.credentials import PlainCredentials  # type: ignore[import-untyped]
 from pika.exceptions import AMQPConnectionError, AMQPError  # type: ignore[import-untyped]
 from pika.spec import FRAME_MAX_SIZE, FRAME_MIN_SIZE  # type: ignore[import-untyped]
 
@@ -38,6 +39,11 @@ class Connection:
         self._raw: Any = None
         self._opening: asyncio.Task[None] | None = None
         self._ended: asyncio.Future[None] | None = None
+        credentials = places[0].credentials
+        #: The user that it logs in as; None if only the broker knows, by a certificate.
+        self.user: str | None = (
+            credentials.username if isinstance(credentials, PlainCredentials) else None
+        )
         #: The broker has no room, and reads nothing more from this connection.
         self.blocked = False
         #: Called when `blocked` becomes true.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypercube_queue import Message
 from hypercube_queue.driver import (
     MAX_ATTEMPT_BASE,
+    Envelope,
     UnreadableEnvelope,
     checked_envelope,
     from_microseconds,
@@ -18,14 +19,17 @@ from hypercube_queue_rabbitmq._frames import UndecodableProperties
 _COUNT = "x-delivery-count"
 
 
-def received(arrival: Arrival, owner: object, queue_name: str, *, counts_attempts: bool) -> Message:
+def received(
+    arrival: Arrival, owner: object, queue_name: str, *, counts_attempts: bool, user: str | None
+) -> Message:
     """The message of a delivery; raises UnreadableEnvelope.
 
-    It belongs to the queue that it was found in, where an operator may have moved it.
+    It belongs to the queue that it was found in, where an operator may have moved it. Earlier
+    deliveries that its envelope tells of count if `user` published it, see `attempts_of`.
     """
     envelope = checked_envelope(arrival.body)
     before = delivered_before(arrival, counts_attempts=counts_attempts)
-    attempt = envelope.attempt_base + before + 1
+    attempt = attempts_of(envelope, arrival, user) + before + 1
     delivery = RabbitMQDelivery(
         owner,
         queue_name,
@@ -50,6 +54,15 @@ def received(arrival: Arrival, owner: object, queue_name: str, *, counts_attempt
         attempt=attempt,
         driver_data=delivery,
     )
+
+
+def attempts_of(envelope: Envelope, arrival: Arrival, user: str | None) -> int:
+    """The deliveries of earlier copies of a message, as the user who settled them wrote it down.
+
+    Another user may only publish, and could make any job look as if it had been lost before. The
+    broker has checked the name. Without a `user` name of our own everyone is believed.
+    """
+    return envelope.attempt_base if user in {None, arrival.properties.user_id} else 0
 
 
 def delivered_before(arrival: Arrival, *, counts_attempts: bool) -> int:

@@ -80,6 +80,7 @@ def guarantees(options: Options) -> Guarantees:
         unique_ids="none",
         ordering="fifo",
         queue_name_pattern=QUEUE_NAME_PATTERN,
+        bounded_pops=False,
         max_delay=MAX_DELAY,
         delay_lateness=lateness,
         max_message_bytes=_BROKER_MOST_BYTES - HEADROOM_BYTES - MAX_ENVELOPE_OVERHEAD_BYTES,

@@ -41,6 +41,8 @@ class Outgoing:
     routing_key: str = ""
     #: pika's, where they are not the usual ones.
     properties: Any = None
+    #: The user that vouches for the attempts in the envelope; the broker takes no other's name.
+    user: str | None = None
     #: It was not stored since its delay step was deleted.
     without_step: bool = False
     #: The broker has confirmed it.
@@ -50,7 +52,9 @@ class Outgoing:
 
     def as_properties(self) -> Any:
         """What is sent beside the body."""
-        return self.properties or BasicProperties(delivery_mode=_PERSISTENT, message_id=self.id)
+        return self.properties or BasicProperties(
+            delivery_mode=_PERSISTENT, message_id=self.id, user_id=self.user
+        )
 
     def fail(self, error: QueueError) -> None:
         """Note what became of it, unless that is known already."""

@@ -47,6 +47,11 @@ class Publisher:
         self._busy: set[_ConfirmingChannel] = set()
         connection.on_blocked.append(self._on_blocked)
 
+    @property
+    def user(self) -> str | None:
+        """The name that the broker checks in what is published; None if it is not known here."""
+        return self._connection.user
+
     async def publish(self, batch: Sequence[Outgoing], end: float) -> None:
         """Store messages at their destinations, by `end` on the loop's clock.
 

@@ -39,9 +39,9 @@ class Backlogs:
             return BEGINNING
         return known.place
 
-    def found(self, queue_name: str, rows: list[Row], *, start: int, limit: int) -> None:
-        """Learn from a claim of up to `limit` that began at `start`."""
-        place = rows[0].visible_at if len(rows) == limit else None
+    def found(self, queue_name: str, rows: list[Row], *, start: int, is_full: bool) -> None:
+        """Learn from a claim that began at `start`, and whether it brought all that it may."""
+        place = rows[0].visible_at if is_full else None
         known = self._known.get(queue_name)
         if not isinstance(place, int):
             # There is no backlog, or something that is no message stands in front of it.

@@ -8,11 +8,11 @@ from contextlib import suppress
 from datetime import timedelta
 
 from hypercube_queue import Message, QueueError
-from hypercube_queue.driver import Deadline, Gate, SettlementBatch, safe_repr
+from hypercube_queue.driver import MAX_POP_BYTES, Deadline, Gate, SettlementBatch, safe_repr
 from hypercube_queue_sql._delivery import SQLDelivery
-from hypercube_queue_sql._dialect import Dialect
+from hypercube_queue_sql._dialect import Claim, Dialect
 from hypercube_queue_sql._pace import Pace
-from hypercube_queue_sql._rows import Row, UnreadableRow, message
+from hypercube_queue_sql._rows import Row, UnreadableRow, message, size_of
 
 _log = logging.getLogger("hypercube_queue_sql")
 
@@ -71,11 +71,13 @@ class Claims:
         token = secrets.randbits(63)
         taken: list[Message] = []
         seconds: float | None = None
-        while len(taken) < max_messages:
+        bytes_left = MAX_POP_BYTES
+        while len(taken) < max_messages and bytes_left > 0:
             try:
-                rows, seconds = self._dialect.take(
-                    queue_name, max_messages - len(taken), self._visibility_us, token, end
-                )
+                limit = max_messages - len(taken)
+                claim = Claim(queue_name, limit, bytes_left, self._visibility_us, token)
+                rows, seconds = self._dialect.take(claim, end)
+                bytes_left -= size_of(rows)
                 faults = self._delivered(rows, queue_name, token, taken)
                 self._set_aside(faults, queue_name, token, end)
             except QueueError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from sqlalchemy.engine.interfaces import DBAPICursor
@@ -14,6 +15,19 @@ from hypercube_queue_sql._rows import Row
 from hypercube_queue_sql._wakeups import Wakeups
 
 R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A request for visible messages: at most `limit`, and no more once they reach `max_bytes`."""
+
+    queue_name: str
+    limit: int
+    max_bytes: int
+    #: The lease of messages that name none of their own, in microseconds.
+    visibility_us: int
+    #: The owner of what is claimed.
+    token: int
 
 
 class Dialect(Protocol):
@@ -114,10 +128,8 @@ class Dialect(Protocol):
 
     # Pop
 
-    def take(
-        self, queue_name: str, limit: int, default_us: int, token: int, end: Deadline
-    ) -> tuple[list[Row], float | None]:
-        """Lease what is visible to `token`, in order, and commit, by `end`.
+    def take(self, claim: Claim, end: Deadline) -> tuple[list[Row], float | None]:
+        """Lease what is visible, in order, and commit, by `end`.
 
         A row's `visible_at` is the old one. With no rows comes the number of seconds until
         something becomes visible by itself, None if nothing will; not more than zero says

@@ -16,14 +16,16 @@ from hypercube_queue import BackendError, Guarantees, InvalidArgument
 from hypercube_queue.driver import HEADROOM_BYTES, Deadline, PushItem, chunked
 from hypercube_queue_sql._database import DatabaseIdentity
 from hypercube_queue_sql._delivery import Settled
+from hypercube_queue_sql._dialect import Claim
 from hypercube_queue_sql._joined import Joined
 from hypercube_queue_sql._mysql_client import (
     PyMySQLClient,
     has_transaction,
     is_duplicate,
     is_missing_savepoint,
+    stream,
 )
-from hypercube_queue_sql._rows import Row, place_in_order
+from hypercube_queue_sql._rows import Row, place_in_order, size_of
 from hypercube_queue_sql._server import ROWS_PER_STATEMENT, ServerDialect, T
 
 #: For SKIP LOCKED.
@@ -146,9 +148,8 @@ class MySQLDialect(ServerDialect):
 
     # Pop
 
-    def take(
-        self, queue_name: str, limit: int, default_us: int, token: int, end: Deadline
-    ) -> tuple[list[Row], float | None]:
+    def take(self, claim: Claim, end: Deadline) -> tuple[list[Row], float | None]:
+        queue_name = claim.queue_name
         if queue_name in self._idle:
             # Whoever waits asks by a single statement, which takes no locks.
             seconds = self._next_visible(queue_name, end)
@@ -156,15 +157,22 @@ class MySQLDialect(ServerDialect):
                 return [], seconds
 
         def lease(cursor: DBAPICursor) -> tuple[list[Row], float | None]:
-            found = self._rows(cursor, "claim", queue_name=queue_name.encode(), limit=limit)
-            # One is no message and says when the next is visible; what it saw may have come since.
-            rows = sorted(
-                (Row._make(row) for row in found if row[0] is not None), key=place_in_order
-            )
-            seconds = next((row[1] / 1_000_000 for row in found if row[0] is None), None)
+            rows: list[Row] = []
+            seconds: float | None = None
+            values = {"queue_name": queue_name.encode(), "limit": claim.limit}
+            bytes_left = claim.max_bytes
+            for found in map(Row._make, stream(cursor, self._sql["claim"], values)):
+                # One is no message and says when the next is visible; what it saw may have come
+                # since.
+                if found.seq is None:
+                    seconds = found.visible_at / 1_000_000
+                elif bytes_left > 0:
+                    rows.append(found)
+                    bytes_left -= size_of((found,))
+            rows.sort(key=place_in_order)
             if rows:
                 statement = self._sql["lease"].format(seqs=_listed(row.seq for row in rows))
-                cursor.execute(statement, {"default_us": default_us, "token": token})
+                cursor.execute(statement, {"default_us": claim.visibility_us, "token": claim.token})
             return rows, seconds
 
         rows, seconds = self.write(lease, end=end)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
 import pymysql
 from pymysql.constants import CLIENT, SERVER_STATUS
-from pymysql.cursors import Cursor
+from pymysql.cursors import Cursor, SSCursor
 from sqlalchemy.engine.interfaces import DBAPICursor
 
 from hypercube_queue import InvalidArgument
@@ -200,13 +200,29 @@ class BeginningCursor(Cursor):
 
     _begun = False
 
-    def execute(self, query: str, args: object = None) -> int:
-        if self._begun:
-            return super().execute(query, args)
+    def begin(self) -> bool:
+        """Tell whether the next statement is the first one, and has to begin the transaction."""
+        first = not self._begun
         self._begun = True
+        return first
+
+    def execute(self, query: str, args: object = None) -> int:
+        if not self.begin():
+            return super().execute(query, args)
         super().execute(f"START TRANSACTION; {query}", args)
         self.nextset()
         return self.rowcount
+
+
+def stream(cursor: DBAPICursor, query: str, values: Mapping[str, object]) -> Iterator[Any]:
+    """Run a query of the cursor's transaction; its rows come one by one, never all in memory."""
+    with SSCursor(cast("Any", cursor).connection) as rows:
+        if isinstance(cursor, BeginningCursor) and cursor.begin():
+            rows.execute(f"START TRANSACTION; {query}", values)
+            rows.nextset()
+        else:
+            rows.execute(query, values)
+        yield from rows
 
 
 def is_duplicate(error: BaseException) -> bool:

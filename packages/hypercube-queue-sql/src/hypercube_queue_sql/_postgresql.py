@@ -14,11 +14,12 @@ from hypercube_queue.driver import Deadline, PushItem, chunked
 from hypercube_queue_sql._backlog import BEGINNING, Backlogs
 from hypercube_queue_sql._database import DatabaseIdentity
 from hypercube_queue_sql._delivery import Settled
+from hypercube_queue_sql._dialect import Claim
 from hypercube_queue_sql._joined import Joined
 from hypercube_queue_sql._listener import Listener, hint
 from hypercube_queue_sql._notices import Notices
 from hypercube_queue_sql._postgresql_client import PsycopgClient, commits_at_once, own_pid
-from hypercube_queue_sql._rows import Row, place_in_order
+from hypercube_queue_sql._rows import Row, place_in_order, size_of
 from hypercube_queue_sql._server import ROWS_PER_STATEMENT, ServerDialect, statements_of
 
 #: For MATERIALIZED.
@@ -134,23 +135,24 @@ class PostgreSQLDialect(ServerDialect):
 
     # Pop
 
-    def take(
-        self, queue_name: str, limit: int, default_us: int, token: int, end: Deadline
-    ) -> tuple[list[Row], float | None]:
-        start = self._backlogs.start(queue_name)
+    def take(self, claim: Claim, end: Deadline) -> tuple[list[Row], float | None]:
+        start = self._backlogs.start(claim.queue_name)
         values = {
-            "queue_name": queue_name.encode(),
+            "queue_name": claim.queue_name.encode(),
             "start": start,
-            "limit": limit,
-            "default_us": default_us,
-            "token": token,
+            "limit": claim.limit,
+            "max_bytes": claim.max_bytes,
+            "default_us": claim.visibility_us,
+            "token": claim.token,
         }
         rows, seconds = self._claim(values, end)
-        self._backlogs.found(queue_name, rows, start=start, limit=limit)
-        if len(rows) < limit and start > BEGINNING:
+        bytes_left = claim.max_bytes - size_of(rows)
+        is_full = len(rows) == claim.limit or bytes_left <= 0
+        self._backlogs.found(claim.queue_name, rows, start=start, is_full=is_full)
+        if not is_full and start > BEGINNING:
             # An error waits for the next call where there is something to return (POP-1).
             with suppress(QueueError) if rows else nullcontext():
-                values.update(start=BEGINNING, limit=limit - len(rows))
+                values.update(start=BEGINNING, limit=claim.limit - len(rows), max_bytes=bytes_left)
                 more, seconds = self._claim(values, end)
                 rows = sorted(more + rows, key=place_in_order)
         return rows, seconds

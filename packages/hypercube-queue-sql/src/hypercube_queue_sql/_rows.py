@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from hypercube_queue import MAX_DURATION, InvalidArgument, Message
@@ -36,6 +37,15 @@ class Row(NamedTuple):
 def place_in_order(row: Row) -> tuple[int, int]:
     """What claimed rows are sorted by: databases return them as they come."""
     return row.visible_at, row.seq
+
+
+def size_of(rows: Iterable[Row]) -> int:
+    """The bytes of the contents of these rows together, as statements count them."""
+    return sum(_length(row.payload) + _length(row.extra) for row in rows)
+
+
+def _length(value: object) -> int:
+    return len(value) if isinstance(value, bytes | str) else 0
 
 
 class UnreadableRow(ValueError):

@@ -23,6 +23,7 @@ from hypercube_queue import BackendError, Guarantees, InvalidArgument
 from hypercube_queue.driver import HEADROOM_BYTES, Deadline, PushItem, chunked
 from hypercube_queue_sql._database import wrong_database
 from hypercube_queue_sql._delivery import Settled
+from hypercube_queue_sql._dialect import Claim
 from hypercube_queue_sql._fork import ForkGuard
 from hypercube_queue_sql._rows import Row, place_in_order
 from hypercube_queue_sql._shared import Shared, shared_by
@@ -256,16 +257,12 @@ class SQLiteDialect:
 
     # Pop
 
-    def take(
-        self, queue_name: str, limit: int, default_us: int, token: int, end: Deadline
-    ) -> tuple[list[Row], float | None]:
+    def take(self, claim: Claim, end: Deadline) -> tuple[list[Row], float | None]:
         # A look first: a claim takes the write lock, whether it finds anything or not.
-        seconds = self._next_visible(queue_name, end)
+        seconds = self._next_visible(claim.queue_name, end)
         if seconds is None or seconds > 0:
             return [], seconds
-        rows = self._connections.write(
-            lambda cursor: self._claim(cursor, queue_name, limit, default_us, token), end=end
-        )
+        rows = self._connections.write(lambda cursor: self._claim(cursor, claim), end=end)
         return rows, seconds
 
     def _next_visible(self, queue_name: str, end: Deadline) -> float | None:
@@ -283,11 +280,10 @@ class SQLiteDialect:
         except Taken:
             return None
 
-    def _claim(
-        self, cursor: DBAPICursor, queue_name: str, limit: int, default_us: int, token: int
-    ) -> list[Row]:
-        values = (_now(), default_us, token, queue_name.encode(), limit)
-        found = cursor.execute(self._sql["claim"], values).fetchall()
+    def _claim(self, cursor: DBAPICursor, claim: Claim) -> list[Row]:
+        name = claim.queue_name.encode()
+        values = (_now(), claim.visibility_us, claim.token, name, claim.limit)
+        found = cursor.execute(self._sql["claim"], (*values, claim.max_bytes)).fetchall()
         if found:
             rows = list(map(Row._make, found))
             rows.sort(key=place_in_order)

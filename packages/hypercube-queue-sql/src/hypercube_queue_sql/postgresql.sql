@@ -32,11 +32,16 @@ WHERE NOT EXISTS (SELECT FROM stored WHERE stored.queue_name = item.queue_name A
 -- a row without seq says how long it is until the next message becomes visible.
 WITH clock AS MATERIALIZED (
   SELECT {now} AS now
-), picked AS MATERIALIZED (
-  SELECT seq FROM {messages}
+), found AS MATERIALIZED (
+  SELECT seq, visible_at, octet_length(payload) + octet_length(extra) AS size FROM {messages}
   WHERE queue_name = %(queue_name)b AND state = 0 AND visible_at BETWEEN %(start)b AND (SELECT now FROM clock)
   ORDER BY visible_at, seq LIMIT %(limit)b
   FOR UPDATE SKIP LOCKED
+), picked AS MATERIALIZED (
+  SELECT seq FROM (
+    SELECT seq, sum(size) OVER (ORDER BY visible_at, seq ROWS UNBOUNDED PRECEDING) - size AS size_before
+    FROM found
+  ) AS sized WHERE size_before < %(max_bytes)b
 ), claimed AS (
   UPDATE {messages}
   SET place = visible_at, visible_at = (SELECT now FROM clock) + coalesce(visibility_us, %(default_us)b), attempt = attempt + 1, token = %(token)b

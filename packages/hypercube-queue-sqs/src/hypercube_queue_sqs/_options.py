@@ -76,6 +76,7 @@ def guarantees(options: Options, *, knows_ids: bool) -> Guarantees:
         queue_name_pattern=queue_name_pattern(options.dead_letter_suffix),
         ordered_redrive=False,
         full_batches=False,
+        bounded_pops=False,
         empty_is_certain=False,
         max_delay=MAX_DELAY,
         delay_lateness=_lateness,

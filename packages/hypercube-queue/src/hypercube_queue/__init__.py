@@ -40,7 +40,7 @@ from hypercube_queue._errors import (
     QueueError,
 )
 from hypercube_queue._guarantees import Guarantees
-from hypercube_queue._message import MAX_DURATION, MAX_NAME_BYTES, Message
+from hypercube_queue._message import MAX_DURATION, MAX_NAME_BYTES, MAX_POP_BYTES, Message
 from hypercube_queue._open import open_queue
 from hypercube_queue._queue import Queue
 
@@ -51,6 +51,7 @@ __all__ = [
     "CAPABILITIES",
     "MAX_DURATION",
     "MAX_NAME_BYTES",
+    "MAX_POP_BYTES",
     "AlreadyExists",
     "AsyncDeadLetterStore",
     "AsyncQueue",

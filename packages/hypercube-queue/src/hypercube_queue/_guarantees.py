@@ -56,8 +56,11 @@ class Guarantees:
     queue_name_pattern: str | None = None
     #: `redrive` takes the oldest dead message first (RED-1).
     ordered_redrive: bool = True
-    #: A pop returns all that are ready, up to its limit (POP-1).
+    #: A pop returns all that are ready, up to its limits (POP-1, POP-11).
     full_batches: bool = True
+    #: A pop takes no more once its messages have MAX_POP_BYTES together (POP-11). False: only the
+    #: number that it asks for and `max_message_bytes` limit them.
+    bounded_pops: bool = True
     #: An empty pop means that nothing was visible (POP-1).
     empty_is_certain: bool = True
     #: The longest delay; a longer one is InvalidArgument, never clamped.

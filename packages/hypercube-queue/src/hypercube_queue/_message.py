@@ -9,6 +9,8 @@ from datetime import timedelta
 MAX_DURATION = timedelta(days=3650)
 #: The longest name that every backend's key or index takes, in UTF-8 bytes.
 MAX_NAME_BYTES = 255
+#: A pop stops at the message with which its contents reach this size (POP-11).
+MAX_POP_BYTES = 16 * 1024 * 1024
 
 
 @dataclass(slots=True)

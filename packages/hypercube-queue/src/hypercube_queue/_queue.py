@@ -47,9 +47,12 @@ class Queue(Protocol):
         """Take up to `max_messages` (1 to 10,000) deliveries, each owned by the caller.
 
         Returns as soon as one is visible, with all that are, up to the limit; an empty list
-        once `wait` is over (POP-1). None waits for the driver's `poll_timeout`; zero checks
-        once. A delivery is owned until its lease ends, counted from now: the message's
-        `visibility_timeout`, else the driver's default.
+        once `wait` is over (POP-1). It takes no more once payloads and extras reach
+        MAX_POP_BYTES, where `guarantees.bounded_pops` (POP-11).
+
+        None waits for the driver's `poll_timeout`; zero checks once. A delivery is owned until
+        its lease ends, counted from now: the message's `visibility_timeout`, else the driver's
+        default.
 
         Raises `InvalidArgument`, `BackendError`, and `QueueClosed` when the queue is closed
         while it waits.

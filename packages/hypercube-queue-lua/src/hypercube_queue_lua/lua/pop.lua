@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Lease ready messages. ARGV: how many, how many bytes (roughly), the visibility timeout of
--- messages without one, the token of the deliveries.
+-- Lease ready messages. ARGV: the most messages, the bytes at which to stop, the visibility timeout
+-- of messages without one, the token of the deliveries.
 -- Reply: 1 if more is ready, else 0; microseconds until something becomes so by itself, or -1;
 -- heads (lengths of id and body, attempt), and ids with bodies.
 
@@ -76,7 +76,9 @@ local function lease(ids, positions)
   local known = redis.call("HMGET", STATE, unpack(ids))
   for i = 1, #ids do
     local id, body = ids[i], bodies[i]
-    if body then
+    if bytes >= budget then
+      redis.call("ZADD", RETURNED, positions[i], id)
+    elseif body then
       local attempt = attempts(known[i]) + 1
       local deadline = now + own_visibility(body)
       local at, before = 3 * count, 2 * count

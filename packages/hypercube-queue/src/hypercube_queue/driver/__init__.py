@@ -5,6 +5,7 @@ The driver guide, docs/driver-guide.md in the repository, uses them one by one.
 
 from __future__ import annotations
 
+from hypercube_queue._message import MAX_POP_BYTES
 from hypercube_queue.checks import (
     HEADROOM_BYTES,
     MAX_POP,
@@ -65,6 +66,7 @@ __all__ = [
     "MAX_ATTEMPT_BASE",
     "MAX_ENVELOPE_OVERHEAD_BYTES",
     "MAX_POP",
+    "MAX_POP_BYTES",
     "BaseDeadLetterStore",
     "BaseQueue",
     "BaseRedriver",
