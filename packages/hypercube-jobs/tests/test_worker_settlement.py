@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -261,8 +262,39 @@ def test_a_bug_in_a_driver_does_not_end_the_settling(
     box.drain()
 
     assert box.counts() == (0, 0, 1, 0)
-    assert "settling 1 jobs failed" in caplog.text
+    assert "settling job" in caplog.text
     assert len(box.recorder.of("processed")) == 1
+
+
+def test_one_item_that_the_driver_fails_at_costs_no_other(
+    box: Any, queue: Troubled, caplog: pytest.LogCaptureFixture
+) -> None:
+    """After an error that no driver should raise, each is settled by itself."""
+
+    def poisoned(operation: str, messages: tuple[Message, ...]) -> None:
+        if any(message.id == "poison" for message in messages):
+            raise struct.error("argument out of range")
+
+    queue.before = poisoned
+    queue.push(*(box.jobs.message(Note("x"), id=f"id-{number}") for number in range(50)))
+    queue.push(box.jobs.message(Note("x"), id="poison"))
+    queue.push(*(box.jobs.message(Note("x"), id=f"id-{number}") for number in range(50, 100)))
+    box.drain()
+
+    assert box.counts() == (0, 0, 1, 0)
+    assert len(box.recorder.of("processed")) == 100
+    assert max(size for _, size in queue.calls) > 1, "nothing came in a batch"
+    assert "settling job poison failed; it will run again" in caplog.text
+
+
+def test_what_a_failed_batch_had_settled_is_not_taken_for_lost(box: Any, queue: Troubled) -> None:
+    """Its error may have come after it took effect."""
+    queue.after = failing(1, lambda: ZeroDivisionError("oops"))  # type: ignore[arg-type,return-value]
+    queue.push(*(box.jobs.message(Note("x")) for _ in range(20)))
+    box.drain()
+
+    assert box.counts() == GONE
+    assert box.recorder.of("lost") == []
 
 
 def test_with_too_much_unsettled_nothing_more_is_popped(box: Any, queue: Troubled) -> None:

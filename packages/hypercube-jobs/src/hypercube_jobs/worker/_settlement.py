@@ -193,8 +193,21 @@ class Settlement:
         except QueueError as error:
             for held in some:
                 self._refuse(held, error)
+        except Exception:  # noqa: BLE001  # a bug in a driver
+            self._settle_each(operation, some)
         else:
             self._settled(some)
+
+    def _settle_each(self, operation: Callable[..., None], some: list[Held]) -> None:
+        """Settle one by one after an error that no driver should raise: one item may be why."""
+        if len(some) == 1:
+            _log.exception("settling job %s failed; it will run again", some[0].attempt.id)
+            self._holding.remove(some)
+            return
+        for held in some:
+            # The first time may have taken effect.
+            held.outcome_unknown = True
+            self._call(operation, [held])
 
     def _settled(self, some: list[Held]) -> None:
         if self._in_trouble and some:

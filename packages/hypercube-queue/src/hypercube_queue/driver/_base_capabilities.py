@@ -34,7 +34,7 @@ class BaseVisibilityExtender(BaseQueue[D]):
                 self.guarantees,
                 extension=extension,
             )
-            self._settle(batch, lambda items: self._extend_visibility(items, extension))
+            self._settle_batch(batch, lambda items: self._extend_visibility(items, extension))
 
     @abstractmethod
     def _extend_visibility(
@@ -48,7 +48,7 @@ class BaseReleaser(BaseQueue[D]):
 
     def release(self, *messages: Message) -> None:
         with self._gate:
-            self._settle(self._settlement("release", messages), self._release)
+            self._settle_batch(self._settlement_batch("release", messages), self._release)
 
     @abstractmethod
     def _release(self, items: Sequence[SettlementItem[D]]) -> ItemErrors:

@@ -114,7 +114,7 @@ class BaseQueue(ABC, Generic[D]):
 
     def ack(self, *messages: Message) -> None:
         with self._gate:
-            self._settle(self._settlement("ack", messages), self._ack)
+            self._settle_batch(self._settlement_batch("ack", messages), self._ack)
 
     @abstractmethod
     def _ack(self, items: Sequence[SettlementItem[D]]) -> ItemErrors:
@@ -122,8 +122,8 @@ class BaseQueue(ABC, Generic[D]):
 
     def retry(self, *messages: Message) -> None:
         with self._gate:
-            batch = self._settlement("retry", messages, contents=True, delay=True)
-            self._settle(batch, self._retry)
+            batch = self._settlement_batch("retry", messages, contents=True, delay=True)
+            self._settle_batch(batch, self._retry)
 
     @abstractmethod
     def _retry(self, items: Sequence[SettlementItem[D]]) -> ItemErrors:
@@ -131,8 +131,8 @@ class BaseQueue(ABC, Generic[D]):
 
     def dead_letter(self, *messages: Message) -> None:
         with self._gate:
-            batch = self._settlement("dead_letter", messages, contents=True)
-            self._settle(batch, self._dead_letter)
+            batch = self._settlement_batch("dead_letter", messages, contents=True)
+            self._settle_batch(batch, self._dead_letter)
 
     @abstractmethod
     def _dead_letter(self, items: Sequence[SettlementItem[D]]) -> ItemErrors:
@@ -161,7 +161,7 @@ class BaseQueue(ABC, Generic[D]):
 
     # Internal
 
-    def _settlement(
+    def _settlement_batch(
         self,
         operation: str,
         messages: tuple[Message, ...],
@@ -179,7 +179,7 @@ class BaseQueue(ABC, Generic[D]):
             delay=delay,
         )
 
-    def _settle(
+    def _settle_batch(
         self,
         batch: SettlementBatch[D],
         settle: Callable[[Sequence[SettlementItem[D]]], ItemErrors],
