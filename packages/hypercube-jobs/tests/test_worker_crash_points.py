@@ -50,9 +50,9 @@ class Process(MemoryQueue):
 
     def pop(self, *args: Any, **options: Any) -> list[Message]:
         with self._world.lock:
-            return self._call(self._pop, *args, **options)
+            return self._call(self._popped, *args, **options)
 
-    def _pop(self, *args: Any, **options: Any) -> list[Message]:
+    def _popped(self, *args: Any, **options: Any) -> list[Message]:
         messages = super().pop(*args, **options)
         self.held.update((message.id, message.extra) for message in messages)
         return messages

@@ -25,14 +25,14 @@ ORDER BY visible_at LIMIT 1
 
 -- name: claim
 -- The old visible_at is kept as the place in the order, for a release. SQLite knows the length of a
--- blob without reading it.
+-- blob without reading it, and sums the sizes in the order of the search below.
 UPDATE {messages}
 SET place = visible_at, visible_at = ?1 + coalesce(visibility_us, ?2), attempt = attempt + 1, token = ?3
 WHERE seq IN (
   SELECT seq FROM (
-    SELECT seq, sum(size) OVER (ORDER BY visible_at, seq ROWS UNBOUNDED PRECEDING) - size AS size_before
+    SELECT seq, sum(size) OVER (ROWS UNBOUNDED PRECEDING) - size AS size_before
     FROM (
-      SELECT seq, visible_at, length(payload) + length(extra) AS size FROM {messages}
+      SELECT seq, length(payload) + length(extra) AS size FROM {messages}
       WHERE queue_name = ?4 AND state = 0 AND visible_at <= ?1
       ORDER BY visible_at, seq LIMIT ?5
     )

@@ -105,10 +105,10 @@ def test_many_large_payloads_in_a_call_are_one_transaction(
             text(f"SELECT xmin::text, count(*) FROM {table} GROUP BY xmin::text")
         )
         assert sorted(count for _, count in made) == [1, 5]
-    popped = queue.pop("work", 10)
+    popped = queue.pop("work", 10) + queue.pop("work", 10)
     assert [len(each.payload) for each in popped] == [5] + [len(large)] * 5
     queue.retry(*popped)
-    popped = queue.pop("work", 10)
+    popped = queue.pop("work", 10) + queue.pop("work", 10)
     assert {hash(each.payload) for each in popped} == {hash(b"first"), hash(large)}
     queue.ack(*popped)
 
