@@ -15,7 +15,7 @@ from typing import ClassVar
 from sqlalchemy import Connection, Engine, create_engine, text
 
 from hypercube_queue import CAPABILITIES, Guarantees, Queue, open_queue
-from hypercube_queue_conformance import Borrowed, Harness
+from hypercube_queue_conformance import Borrowed, Harness, Unavailable
 from hypercube_queue_sql import DEFAULT_TABLE, SQLQueue
 
 #: A thousand million bytes is what a row of SQLite holds; names and a failure record fit beside.
@@ -67,6 +67,8 @@ class SQLiteHarness(Harness):
         for suffix in ("-wal", "-shm"):
             self.file.with_name(self.file.name + suffix).unlink(missing_ok=True)
         copy.replace(self.file)
+
+    open_silenceable = Unavailable("a file is not at the other end of a connection")
 
     def open_unreachable(self) -> Queue:
         """A database that another connection keeps to itself, against readers too."""

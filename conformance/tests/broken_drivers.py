@@ -6,13 +6,14 @@ import heapq
 import time
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 from memory_harness import MemoryHarness, RealClockHarness
 
 from hypercube_queue import (
     MAX_POP_BYTES,
     AlreadyExists,
+    BackendError,
     BatchError,
     DeadLetter,
     InvalidArgument,
@@ -22,6 +23,7 @@ from hypercube_queue import (
     QueueClosed,
     QueueStats,
 )
+from hypercube_queue_conformance import Silenceable
 from hypercube_queue_memory import MemoryQueue
 from hypercube_queue_memory._entry import Entry, State
 from hypercube_queue_memory._queue_state import QueueState
@@ -405,6 +407,59 @@ class WhatAPopLeavesCostsAnAttempt(Mutant):
                     self.release(each)
                     self._store.queue(queue_name).entries[each.id].attempt = each.attempt
             return taken
+
+
+class SettlementsWaitTwiceAsLongAsTheyMay(Mutant):
+    rule = "ERR-5"
+    beyond_the_model = "its backend always answers"
+    limit = timedelta(seconds=1)
+
+    class queue_type(MemoryQueue):
+        silent = False
+
+        def _no_answer(self, waits: float) -> NoReturn:
+            time.sleep(waits * SettlementsWaitTwiceAsLongAsTheyMay.limit.total_seconds())
+            raise BackendError("no answer", outcome_unknown=True) from TimeoutError()
+
+        def push(self, *messages: Message) -> None:
+            if self.silent:
+                self._fail_each("push", messages, 1)
+            super().push(*messages)
+
+        def pop(self, *args: Any, **options: Any) -> list[Message]:
+            if self.silent:
+                self._no_answer(1)
+            return super().pop(*args, **options)
+
+        def retry(self, *messages: Message) -> None:
+            if self.silent:
+                self._fail_each("retry", messages, 2)
+            super().retry(*messages)
+
+        def ack(self, *messages: Message) -> None:
+            if self.silent:
+                self._fail_each("ack", messages, 1)
+            super().ack(*messages)
+
+        def dead_letter(self, *messages: Message) -> None:
+            if self.silent:
+                self._fail_each("dead_letter", messages, 1)
+            super().dead_letter(*messages)
+
+        def _fail_each(self, verb: str, messages: tuple[Message, ...], waits: float) -> None:
+            try:
+                self._no_answer(waits)
+            except BackendError as error:
+                failed = [ItemFailure(index, each, error) for index, each in enumerate(messages)]
+                raise BatchError(verb, failed) from None
+
+    def open_silenceable(self) -> Silenceable:
+        queue = self.open()
+
+        def silence() -> None:
+            queue.silent = True  # type: ignore[attr-defined]
+
+        return Silenceable(queue, silence, self.limit)
 
 
 class AckIsANoOp(Mutant):

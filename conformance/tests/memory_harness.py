@@ -50,6 +50,7 @@ class MemoryHarness(Harness):
     url = _NOTHING_TO_DO
     borrow = _NOTHING_TO_DO
     open_unreachable = _NOTHING_TO_DO
+    open_silenceable = _NOTHING_TO_DO
     open_misconfigured = _NOTHING_TO_DO
     insert_unreadable = _NOTHING_TO_DO
 

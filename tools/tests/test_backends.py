@@ -225,7 +225,7 @@ class Memory(Harness):
     guarantees = Guarantees(durable=False, shared=False)
     capabilities = frozenset()
     open = restart = opener = url = borrow = Unavailable("no test of this suite runs")
-    open_unreachable = open_misconfigured = insert_unreadable = open
+    open_unreachable = open_silenceable = open_misconfigured = insert_unreadable = open
 
 @pytest.mark.server("redis")
 class TestMemory(QueueConformance):

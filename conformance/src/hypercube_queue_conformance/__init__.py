@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hypercube_queue_conformance.__about__ import __version__
-from hypercube_queue_conformance._harness import HOOKS, Borrowed, Harness, Unavailable
+from hypercube_queue_conformance._harness import HOOKS, Borrowed, Harness, Silenceable, Unavailable
 from hypercube_queue_conformance._rules import RULES
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ __all__ = [
     "Borrowed",
     "Harness",
     "QueueConformance",
+    "Silenceable",
     "Unavailable",
     "__version__",
     "compare_with_model",

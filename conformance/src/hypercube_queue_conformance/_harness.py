@@ -45,6 +45,20 @@ class Borrowed:
     client_works: Callable[[], bool]
 
 
+@dataclass(frozen=True, slots=True)
+class Silenceable:
+    """A queue whose backend works until `silence` is called, and never answers again then.
+
+    Connections stay open, and what is sent is accepted: so does a host that was cut off, or a
+    server that hangs.
+    """
+
+    queue: Queue
+    silence: Callable[[], None]
+    #: The limit of the queue for one call; a few seconds.
+    operation_timeout: timedelta
+
+
 class Harness(ABC):
     """One namespace of a backend that nobody else uses: the suite makes a new one per test.
 
@@ -78,6 +92,8 @@ class Harness(ABC):
     #: A queue whose backend does not answer, with an `operation_timeout` of a few seconds
     #: (ERR-4, ERR-5).
     open_unreachable: Callable[[], Queue] | Unavailable
+    #: A queue whose backend can be silenced, in a namespace of its own (ERR-5).
+    open_silenceable: Callable[[], Silenceable] | Unavailable
     #: A queue that only a person can make work: with a wrong password, say, or in a database
     #: that does not exist (ERR-7).
     open_misconfigured: Callable[[], Queue] | Unavailable
@@ -167,6 +183,7 @@ HOOKS = (
     "url",
     "borrow",
     "open_unreachable",
+    "open_silenceable",
     "open_misconfigured",
     "insert_unreadable",
     "transaction",

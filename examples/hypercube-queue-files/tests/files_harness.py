@@ -36,6 +36,7 @@ class FilesHarness(Harness):
 
     restart = Unavailable("files have no server that could be restarted")
     borrow = Unavailable("there is no client between the queue and its files")
+    open_silenceable = Unavailable("files are not at the other end of a connection")
 
     def __init__(self) -> None:
         self._root = Path(tempfile.mkdtemp(prefix="queue-"))

@@ -27,6 +27,7 @@ class _MemoryHarness(Harness):
     restart = Unavailable("a process-local store has no backend to restart")
     opener = Unavailable("no other process can reach the memory of this one")
     borrow = Unavailable("there is no client between a memory queue and its store")
+    open_silenceable = Unavailable("the memory of one's own process always answers")
     open_unreachable = Unavailable("the memory of one's own process always answers")
     open_misconfigured = Unavailable("there is nothing to configure")
     insert_unreadable = Unavailable("messages are objects, so there are no bytes to misread")

@@ -18,7 +18,7 @@ from pika import BasicProperties, BlockingConnection, ConnectionParameters, Plai
 from tools.backends import exclusive, server
 
 from hypercube_queue import Guarantees, Queue, Redriver, open_queue
-from hypercube_queue_conformance import Harness, QueueConformance, Unavailable
+from hypercube_queue_conformance import Harness, QueueConformance, Silenceable, Unavailable
 from hypercube_queue_rabbitmq._ladder import MAX_DELAY, lateness
 
 
@@ -77,6 +77,13 @@ class QuorumHarness(Harness):
         """Somebody listens, and says nothing."""
         silent = self._undo.enter_context(socket.create_server(("127.0.0.1", 0)))
         return open_queue(f"amqp://127.0.0.1:{silent.getsockname()[1]}/?operation_timeout=1")
+
+    def open_silenceable(self) -> Silenceable:
+        """A broker that is stopped in the midst."""
+        place = self._undo.enter_context(exclusive(self.backend))
+        options = {"prefix": self._prefix, "queue_type": self.queue_type}
+        url = place.url("amqp", **options, operation_timeout=3)
+        return Silenceable(open_queue(url), place.pause, timedelta(seconds=3))
 
     def open_misconfigured(self) -> Queue:
         """A vhost that does not exist."""

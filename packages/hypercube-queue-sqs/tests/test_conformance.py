@@ -12,11 +12,12 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import cache, partial
 from typing import Any, ClassVar
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import boto3
 import pytest
 from tools.backends import server
+from tools.backends.relay import Relay
 from tools.strict_sqs import strict_process
 
 from hypercube_queue import Guarantees, Queue, Redriver, VisibilityExtender, open_queue
@@ -24,6 +25,7 @@ from hypercube_queue_conformance import (
     Borrowed,
     Harness,
     QueueConformance,
+    Silenceable,
     Unavailable,
     compare_with_model,
 )
@@ -118,6 +120,14 @@ class StrictHarness(Harness):
         return open_queue(
             f"sqs://testing:testing@eu-west-1?endpoint=http://127.0.0.1:{port}&operation_timeout=1"
         )
+
+    def open_silenceable(self) -> Silenceable:
+        """A way to the service that is cut in the midst."""
+        endpoint = urlsplit(self.endpoint())
+        relay = self._undo.enter_context(Relay(endpoint.hostname or "", endpoint.port or 0))
+        url = self.url().replace(endpoint.netloc, f"{relay.host}:{relay.port}")
+        queue = open_queue(f"{url}&operation_timeout=3")
+        return Silenceable(queue, relay.cut, timedelta(seconds=3))
 
     def open_misconfigured(self) -> Queue:
         """Queues that do not exist, and are not to be created."""

@@ -31,7 +31,7 @@ from hypercube_queue import (
     VisibilityExtender,
     open_queue,
 )
-from hypercube_queue_conformance import Borrowed, Harness, QueueConformance
+from hypercube_queue_conformance import Borrowed, Harness, QueueConformance, Silenceable
 from hypercube_queue_lua._keys import queue_keys
 from hypercube_queue_valkey import ValkeyQueue
 
@@ -89,6 +89,12 @@ class ValkeyHarness(Harness):
         silent = self._undo.enter_context(socket.create_server(("127.0.0.1", 0)))
         port = silent.getsockname()[1]
         return open_queue(f"{self.scheme}://127.0.0.1:{port}/0?operation_timeout=2")
+
+    def open_silenceable(self) -> Silenceable:
+        """A server that is stopped in the midst."""
+        place = self._undo.enter_context(exclusive(self.backend))
+        url = place.url(self.scheme, "0", prefix=self._prefix, operation_timeout=3)
+        return Silenceable(open_queue(url), place.pause, timedelta(seconds=3))
 
     def open_misconfigured(self) -> Queue:
         """A user that the server does not know."""

@@ -6,7 +6,9 @@ import asyncio
 import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from typing import NoReturn
 
 import pytest
@@ -29,6 +31,8 @@ from hypercube_queue_conformance._trial import NOTHING, OTHER_QUEUE, QUEUE, Tria
 _SECRET = "s3cr3t-Zq9"
 #: What a machine that is busy with other things may add to a call.
 _ALLOWANCE = timedelta(seconds=3)
+#: The part of its limit that a call to a silent backend may take; twice is no limit.
+_SILENCE_ALLOWANCE = 1.75
 
 
 class Errors:
@@ -117,6 +121,31 @@ class Errors:
             lambda: _raises_backend_error(lambda: queue.pop(QUEUE, wait=NOTHING)),
         )
         assert ended == [1, 1]
+
+    @rule("ERR-5")
+    @needs("open_silenceable")
+    def test_err_5_every_call_ends_in_time_when_the_backend_falls_silent(
+        self, trial: Trial
+    ) -> None:
+        """On connections that were made before, the waiting pop included."""
+        silenceable = trial.harness.open_silenceable()
+        queue = trial.adopt(silenceable.queue)
+        verbs = (queue.ack, queue.retry, queue.dead_letter)
+        queue.push(*(Message(QUEUE) for _ in verbs))
+        deliveries = trial.receive(len(verbs), queue=queue)
+        wait = timedelta(seconds=1)
+        waiting = trial.start(_seconds, lambda: queue.pop(OTHER_QUEUE, wait=wait))
+        time.sleep(wait.total_seconds() / 2)
+        silenceable.silence()
+        calls: list[Callable[[], object]] = [
+            lambda: queue.pop(QUEUE, wait=NOTHING),
+            lambda: _must_fail(queue.push, Message(QUEUE)),
+            *(partial(_must_fail, *each) for each in zip(verbs, deliveries, strict=True)),
+        ]
+        took = trial.start_together(*(partial(_seconds, call) for call in calls))
+        limit = silenceable.operation_timeout.total_seconds() * _SILENCE_ALLOWANCE
+        assert max(took) < limit, f"the calls took {took} s"
+        assert trial.result(waiting) < wait.total_seconds() + limit
 
     @rule("ERR-5")
     def test_err_5_an_interrupted_pop_loses_nothing(self, trial: Trial) -> None:
@@ -258,6 +287,19 @@ def _is_translated(error: QueueError) -> None:
     assert not isinstance(error.__cause__, QueueError)
     assert type(error.outcome_unknown) is bool
     assert str(error) != ""
+
+
+def _seconds(call: Callable[[], object]) -> float:
+    """The time that a call takes which may raise BackendError."""
+    begun = time.monotonic()
+    with suppress(BackendError):
+        call()
+    return time.monotonic() - begun
+
+
+def _must_fail(verb: Callable[..., None], message: Message) -> None:
+    [failure] = failures(verb, message)
+    assert isinstance(failure.error, BackendError)
 
 
 def _raises_backend_error(call: Callable[[], object]) -> int:

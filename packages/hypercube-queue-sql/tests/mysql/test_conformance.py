@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Engine, create_engine, text
 from tools.backends import exclusive, server
 
 from hypercube_queue import CAPABILITIES, Guarantees, Queue, open_queue
-from hypercube_queue_conformance import Borrowed, Harness, QueueConformance
+from hypercube_queue_conformance import Borrowed, Harness, QueueConformance, Silenceable
 from hypercube_queue_sql import SQLQueue
 
 #: Tables by server: creating some takes longer than most tests, so they are emptied and used on.
@@ -111,6 +111,13 @@ class MySQLHarness(Harness):
         relay.cut()
         url = place.url(self.name, operation_timeout=1)
         return open_queue(url.replace(f":{place.port}/", f":{relay.port}/"))
+
+    def open_silenceable(self) -> Silenceable:
+        """A server that is stopped in the midst."""
+        place = self._undo.enter_context(exclusive(self.name))
+        options = {"table": f"t{secrets.token_hex(8)}", "create_tables": "true"}
+        url = place.url(self.name, **options, operation_timeout=3)
+        return Silenceable(open_queue(url), place.pause, timedelta(seconds=3))
 
     def open_misconfigured(self) -> Queue:
         """A database that does not exist."""

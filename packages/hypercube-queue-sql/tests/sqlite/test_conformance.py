@@ -36,6 +36,7 @@ class MemoryHarness(Harness):
     opener = Unavailable("no other process can reach the memory of this one")
     url = Unavailable("each sqlite:// URL is a database of its own")
     borrow = Unavailable("in a forked child it is the memory that is missing, not the engine")
+    open_silenceable = Unavailable("a file is not at the other end of a connection")
     open_unreachable = Unavailable("the memory of one's own process always answers")
     open_misconfigured = Unavailable("there is nothing to configure")
 
