@@ -48,7 +48,7 @@ def test_the_readme_s_harness_is_certified_without_a_test_file(command, tmp_path
     """Every rule, and the report that was asked for."""
     done = command("my_harness:MyHarness", "-q", "-n2", "--conformance-report=report.json")
     assert done.returncode == 0, done.stdout
-    assert "TestMyHarness: certified; of 65 rules" in done.stdout
+    assert "TestMyHarness: certified; of 66 rules" in done.stdout
     report = json.loads((tmp_path / "report.json").read_text("utf-8"))
     assert [driver["certified"] for driver in report["drivers"]] == [True]
 

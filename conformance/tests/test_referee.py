@@ -24,7 +24,7 @@ def test_an_honest_class_is_certified(certify):
     result.stdout.fnmatch_lines(
         [
             "*queue conformance*",
-            "*::TestChosen: certified; of 65 rules * kept, * not applicable",
+            "*::TestChosen: certified; of 66 rules * kept, * not applicable",
             "*left out 13 tests: the driver declares no TransactionalPusher",
             "*left out * tests: the harness has no opener: this driver is memory of one process",
         ]
@@ -500,10 +500,14 @@ def test_guarantees_that_change_from_object_to_object_are_noticed(certify):
             count = 0
 
             class queue_type(MemoryQueue):
+                def __init__(self, *args, **options):
+                    super().__init__(*args, **options)
+                    Changing.count += 1
+                    self.exact = Changing.count < 2
+
                 @property
                 def guarantees(self):
-                    Changing.count += 1
-                    return replace(MemoryHarness.guarantees, exact_attempts=Changing.count < 2)
+                    return replace(MemoryHarness.guarantees, exact_attempts=self.exact)
 
         class TestChosen(QueueConformance):
             harness = Changing
@@ -522,7 +526,7 @@ def test_the_parameter_that_fails_cannot_be_left_out(certify):
     """Every rule is kept or not applicable only where every test ran with all of them."""
     result = certify(_GOOD, "-k", "not dead")
     assert result.ret == 0
-    result.stdout.fnmatch_lines(["*TestChosen: not certified; of 65 rules * kept, * not run*"])
+    result.stdout.fnmatch_lines(["*TestChosen: not certified; of 66 rules * kept, * not run*"])
 
 
 @pytest.mark.parametrize(
@@ -685,6 +689,13 @@ def test_a_limit_that_driver_and_harness_agree_on_is_exercised(certify):
             class queue_type(MemoryQueue):
                 guarantees = weaker
 
+                def push(self, *messages):
+                    type(self).guarantees = MemoryHarness.guarantees
+                    try:
+                        super().push(*messages)
+                    finally:
+                        type(self).guarantees = weaker
+
         class TestChosen(QueueConformance):
             harness = Modest
         """,
@@ -772,7 +783,7 @@ def test_a_part_of_the_suite_can_be_run_and_certifies_nothing(certify):
     """Choosing tests at the command line is working, not cheating."""
     result = certify(_GOOD, "-k", "push_6")
     assert result.ret == 0
-    result.stdout.fnmatch_lines(["*TestChosen: not certified; of 65 rules 1 kept, * not run,*"])
+    result.stdout.fnmatch_lines(["*TestChosen: not certified; of 66 rules 1 kept, * not run,*"])
 
 
 def test_a_failure_shows_the_rule_and_the_values(certify):

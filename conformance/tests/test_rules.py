@@ -17,7 +17,7 @@ from hypercube_queue_conformance._suite import TESTS
 _FAMILIES = {
     "OWN": 4,
     "PUSH": 8,
-    "POP": 10,
+    "POP": 11,
     "SET": 7,
     "ERR": 7,
     "LIFE": 6,
