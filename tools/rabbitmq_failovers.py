@@ -11,22 +11,16 @@ the objects do not work again by themselves, or if a message is lost.
 
 from __future__ import annotations
 
-import argparse
-import sys
-import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 from tools.backends import exclusive, servers
 from tools.backends.rabbitmq_nodes import cut_off, join
-from tools.backends.traffic import PATIENCE, Traffic, with_table
+from tools.backends.traffic import Arguments, Traffic, report
 
 _KIND = "rabbitmq-cluster"
-_DOCUMENT = Path(__file__).resolve().parent.parent / "docs/backends.md"
 _TABLE = "rabbitmq-failovers"
 
 #: Seconds that a call may take.
@@ -85,58 +79,15 @@ def run(case: Case) -> str:
         hosts = ",".join(f"{node.host}:{node.port}" for node in place.nodes)
         url = place.url("amqp", prefix="failovers.", operation_timeout=_OPERATION_TIMEOUT)
         traffic = Traffic(url.replace(f"{place.host}:{place.port}", hosts))
-        with ThreadPoolExecutor(2) as threads:
-            working = [threads.submit(traffic.push), threads.submit(traffic.pop)]
-            try:
-                traffic.popping.set()
-                traffic.wait_for_pushes()
-                traffic.popping.clear()
-                begun = time.monotonic()
-                case.do(place, traffic)
-                traffic.wait_for_pushes()
-            finally:
-                traffic.done.set()
-                traffic.popping.set()
-            for each in working:
-                each.result(PATIENCE)
-    if strange := traffic.received.keys() - traffic.pushed.keys() - traffic.doubtful:
-        raise SystemExit(f"{case.what}: {len(strange)} messages were received that nobody pushed")
-    if traffic.lost:
-        raise SystemExit(f"{case.what}: {traffic.lost} messages are lost")
-    cells = (
-        case.what,
-        f"{traffic.standstill(begun):.1f} s",
-        f"{traffic.lost} of {len(traffic.pushed):,}",
-        str(len(traffic.back)),
-        str(len(traffic.doubtful)),
-    )
-    return f"| {' | '.join(cells)} |"
+        begun = traffic.endure(lambda: case.do(place, traffic))
+    return traffic.row(case.what, begun, len(traffic.doubtful))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="The table of failovers of RabbitMQ.")
-    parser.add_argument("words", nargs="*", help="only cases with one of these in their names")
-    parser.add_argument("--write", action="store_true", help="write it into docs/backends.md")
-    arguments = parser.parse_args()
-    cases = [
-        case
-        for case in _CASES
-        if not arguments.words or any(word.lower() in case.what for word in arguments.words)
-    ]
-    rows = [
-        "| what was done | no push succeeded for | lost | came back | unknown outcomes |",
-        "| --- | --- | --- | --- | --- |",
-    ]
+    arguments = Arguments.parse("The table of failovers of RabbitMQ.")
+    cases = [case for case in _CASES if arguments.names(case.what)]
     with servers(_KIND):
-        for case in cases:
-            row = run(case)
-            print(row, file=sys.stderr, flush=True)
-            rows.append(row)
-    table = "\n".join(rows)
-    print(table)
-    if arguments.write:
-        text = with_table(_DOCUMENT.read_text(), table, _TABLE)
-        _DOCUMENT.write_text(text)
+        report(map(run, cases), _TABLE, write=arguments.write, more=" unknown outcomes |")
 
 
 if __name__ == "__main__":

@@ -11,13 +11,8 @@ not work again by themselves, or if a message is lost where the servers had ever
 
 from __future__ import annotations
 
-import argparse
-import sys
-import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from tools.backends import exclusive, servers
@@ -32,12 +27,11 @@ from tools.backends.clusters import (
     wait_until,
 )
 from tools.backends.redis import ask
-from tools.backends.traffic import AROUND, NAME, PATIENCE, Traffic, with_table
+from tools.backends.traffic import AROUND, NAME, Arguments, Traffic, report
 
 from hypercube_queue_lua import slot_of
 from hypercube_queue_lua._keys import queue_keys
 
-_DOCUMENT = Path(__file__).resolve().parent.parent / "docs/backends.md"
 _TABLE = "redis-failovers"
 
 _PREFIX = "failovers"
@@ -179,57 +173,15 @@ def run(case: Case) -> str:
             nodes = [*_shard(place)[:2]]
         old, new = sorted(nodes, key=is_primary, reverse=True)
         wait_until(lambda: is_caught_up(old, new))
-        with ThreadPoolExecutor(2) as threads:
-            working = [threads.submit(traffic.push), threads.submit(traffic.pop)]
-            try:
-                traffic.popping.set()
-                traffic.wait_for_pushes()
-                traffic.popping.clear()
-                begun = time.monotonic()
-                case.do(place, traffic)
-                traffic.wait_for_pushes()
-            finally:
-                traffic.done.set()
-                traffic.popping.set()
-            for each in working:
-                each.result(PATIENCE)
-    if strange := traffic.received.keys() - traffic.pushed.keys() - traffic.doubtful:
-        raise SystemExit(f"{case.what}: {len(strange)} messages were received that nobody pushed")
-    if case.is_orderly and traffic.lost:
-        raise SystemExit(f"{case.what}: {traffic.lost} messages are lost")
-    cells = (
-        case.what,
-        f"{traffic.standstill(begun):.1f} s",
-        f"{traffic.lost} of {len(traffic.pushed):,}",
-        str(len(traffic.back)),
-    )
-    return f"| {' | '.join(cells)} |"
+        begun = traffic.endure(lambda: case.do(place, traffic))
+    return traffic.row(case.what, begun, may_lose=not case.is_orderly)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="The table of failovers of Redis and Valkey.")
-    parser.add_argument("words", nargs="*", help="only cases with one of these in their names")
-    parser.add_argument("--write", action="store_true", help="write it into docs/backends.md")
-    arguments = parser.parse_args()
-    words = [word.lower() for word in arguments.words]
-    cases = [
-        case
-        for case in _cases()
-        if not words or any(word in f"{case.kind} {case.what}".lower() for word in words)
-    ]
-    rows = [
-        "| what was done | no push succeeded for | lost | came back |",
-        "| --- | --- | --- | --- |",
-    ]
+    arguments = Arguments.parse("The table of failovers of Redis and Valkey.")
+    cases = [case for case in _cases() if arguments.names(f"{case.kind} {case.what}")]
     with servers(*sorted({case.kind for case in cases})):
-        for case in cases:
-            row = run(case)
-            print(row, file=sys.stderr, flush=True)
-            rows.append(row)
-    table = "\n".join(rows)
-    print(table)
-    if arguments.write:
-        _DOCUMENT.write_text(with_table(_DOCUMENT.read_text(), table, _TABLE))
+        report(map(run, cases), _TABLE, write=arguments.write)
 
 
 if __name__ == "__main__":

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
 import itertools
+import sys
 import threading
 import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import timedelta
+from pathlib import Path
 
 from hypercube_queue import (
     AlreadyExists,
@@ -19,6 +24,8 @@ from hypercube_queue import (
     open_queue,
 )
 
+#: What has the tables.
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs/backends.md"
 #: The queue that is pushed to.
 NAME = "q"
 #: Seconds of pushes before and after what is done, and for which a cut lasts.
@@ -102,6 +109,39 @@ class Traffic:
                 raise SystemExit(f"no push succeeds any more: {sorted(self.errors)}")
             time.sleep(0.1)
 
+    def endure(self, do: Callable[[], None]) -> float:
+        """Push and pop before `do`, push during it and afterwards; return when it began."""
+        with ThreadPoolExecutor(2) as threads:
+            working = [threads.submit(self.push), threads.submit(self.pop)]
+            try:
+                self.popping.set()
+                self.wait_for_pushes()
+                self.popping.clear()
+                begun = time.monotonic()
+                do()
+                self.wait_for_pushes()
+            finally:
+                self.done.set()
+                self.popping.set()
+            for each in working:
+                each.result(PATIENCE)
+        return begun
+
+    def row(self, what: str, begun: float, *more: int, may_lose: bool = False) -> str:
+        """The row of a table; raises SystemExit where something was lost that was safe."""
+        if strange := self.received.keys() - self.pushed.keys() - self.doubtful:
+            raise SystemExit(f"{what}: {len(strange)} messages were received that were not pushed")
+        if self.lost and not may_lose:
+            raise SystemExit(f"{what}: {self.lost} messages are lost")
+        cells = (
+            what,
+            f"{self.standstill(begun):.1f} s",
+            f"{self.lost} of {len(self.pushed):,}",
+            str(len(self.back)),
+            *map(str, more),
+        )
+        return f"| {' | '.join(cells)} |"
+
     @property
     def lost(self) -> int:
         return len(self.pushed.keys() - self.received.keys())
@@ -114,6 +154,39 @@ class Traffic:
                 return False
             stats = counts.stats(NAME)
             return bool(stats.ready + stats.delayed + stats.in_flight)
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """What a measurement is asked for on the command line."""
+
+    words: Sequence[str]
+    write: bool
+
+    @classmethod
+    def parse(cls, description: str) -> Arguments:
+        parser = argparse.ArgumentParser(description=description)
+        parser.add_argument("words", nargs="*", help="only cases with one of these in their names")
+        parser.add_argument("--write", action="store_true", help="write it into docs/backends.md")
+        found = parser.parse_args()
+        return cls([word.lower() for word in found.words], found.write)
+
+    def names(self, case: str) -> bool:
+        """Tell whether a case is asked for."""
+        return not self.words or any(word in case.lower() for word in self.words)
+
+
+def report(rows: Iterable[str], table: str, *, write: bool, more: str = "") -> None:
+    """Print the rows as they come, then the table; `write` it between its markers."""
+    head = f"| what was done | no push succeeded for | lost | came back |{more}"
+    lines = [head, "| --- " * (head.count("|") - 1) + "|"]
+    for row in rows:
+        print(row, file=sys.stderr, flush=True)
+        lines.append(row)
+    text = "\n".join(lines)
+    print(text)
+    if write:
+        DOCUMENT.write_text(with_table(DOCUMENT.read_text(), text, table))
 
 
 def with_table(text: str, table: str, name: str) -> str:
