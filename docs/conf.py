@@ -32,6 +32,7 @@ include_patterns = [
     "README.md",
     "SECURITY.md",
     "docs/**.md",
+    "docs/decisions/*.md",
     "packages/*/*.md",
     "packages/*/examples/*.md",
     "conformance/*.md",

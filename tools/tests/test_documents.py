@@ -28,6 +28,7 @@ DOCUMENTS = sorted(
         *ROOT.glob("*.md"),
         # What is below is made from docstrings.
         *ROOT.glob("docs/*.md"),
+        *ROOT.glob("docs/decisions/*.md"),
         *(
             file
             for package in PACKAGES.values()
