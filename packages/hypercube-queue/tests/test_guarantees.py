@@ -33,6 +33,7 @@ def test_the_defaults_are_the_whole_promise() -> None:
         "queue_name_pattern": None,
         "ordered_redrive": True,
         "full_batches": True,
+        "bounded_pops": True,
         "empty_is_certain": True,
         "max_delay": MAX_DURATION,
         "max_visibility": MAX_DURATION,
