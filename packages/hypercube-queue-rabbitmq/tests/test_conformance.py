@@ -32,6 +32,7 @@ class QuorumHarness(Harness):
         stale_settlement="connection",
         ack_confirmed=False,
         unique_ids="none",
+        bounded_pops=False,
         ordering="fifo",
         queue_name_pattern=r"(?!amq\.|hypercube\.).+",
         max_delay=MAX_DELAY,

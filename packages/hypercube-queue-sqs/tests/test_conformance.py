@@ -61,6 +61,7 @@ class StrictHarness(Harness):
         queue_name_pattern=r"(?!.*(?:\.fifo|\-dead)\Z).+",
         ordered_redrive=False,
         full_batches=False,
+        bounded_pops=False,
         empty_is_certain=False,
         max_delay=timedelta(minutes=15),
         delay_lateness=lateness,
