@@ -46,6 +46,7 @@ class Broken:
 
     def mend(self) -> None:
         self.set("requirepass", "")
+        self.tell("ACL", "DELUSER", "worker")
         self.set("maxmemory", "0")
         self.set("maxmemory-policy", "noeviction")
         self.tell("REPLICAOF", "NO", "ONE")
@@ -216,3 +217,23 @@ def test_nothing_is_written_to_stderr(
     queue.push(Message("q"))
     queue.ack(*queue.pop("q", wait=_NOW))
     assert capfd.readouterr().err == ""
+
+
+def test_the_rights_that_the_documentation_names_are_enough(broken: Broken, prefix: str) -> None:
+    """For the keys of the prefix and no others; nothing can be emptied."""
+    groups = ("scripting", "hash", "list", "set", "sortedset", "keyspace")
+    rights = (*(f"+@{group}" for group in groups), "+time", "-@dangerous", "+info")
+    broken.tell("ACL", "SETUSER", "worker", "reset", "on", "nopass", f"~{prefix}:*", *rights)
+    address = f"valkey://worker:any@{broken.address}/0"
+    with open_queue(f"{address}?prefix={prefix}") as queue:
+        queue.push(Message("q"))
+        [delivery] = queue.pop("q")
+        queue.retry(delivery)
+        queue.dead_letter(*queue.pop("q"))
+        assert queue.redrive("q", 1) == 1
+        queue.ack(*queue.pop("q"))
+        assert queue.queues() == []
+    with open_queue(f"{address}?prefix=foreign") as queue:
+        error = _error(queue.push, Message("q"))
+        assert isinstance(error, BackendError)
+        assert "may not" in str(error)
