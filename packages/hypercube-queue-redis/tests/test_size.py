@@ -51,15 +51,15 @@ def test_a_script_moves_a_bounded_number_of_what_is_due(
 
 @pytest.mark.server("redis")
 def test_large_bodies_come_and_go_as_they_are(queue: RedisQueue) -> None:
-    """Ten megabytes each: pushed, popped at once, retried, dead-lettered and looked at."""
+    """Ten megabytes each: pushed, popped, two of them at once, retried, dead-lettered, looked at."""
     bodies = [bytes([number]) * (10 * _MEGABYTE) for number in range(3)]
     queue.push(*(Message("q", body) for body in bodies))
-    received = queue.pop("q", 10, wait=_NOW)
+    received = queue.pop("q", 10, wait=_NOW) + queue.pop("q", 10, wait=_NOW)
     assert [each.payload for each in received] == bodies
     for each in received:
         each.payload = each.payload[::-1] + b"."
     queue.retry(*received)
-    received = queue.pop("q", 10, wait=_NOW)
+    received = queue.pop("q", 10, wait=_NOW) + queue.pop("q", 10, wait=_NOW)
     assert [each.payload for each in received] == [body + b"." for body in bodies]
     queue.dead_letter(*received)
     dead = queue.dead_letters("q", 10)

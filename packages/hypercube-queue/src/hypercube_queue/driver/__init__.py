@@ -5,8 +5,7 @@ The driver guide, docs/driver-guide.md in the repository, uses them one by one.
 
 from __future__ import annotations
 
-from hypercube_queue._message import MAX_POP_BYTES
-from hypercube_queue.checks import (
+from hypercube_queue._checks import (
     HEADROOM_BYTES,
     MAX_POP,
     checked_bytes,
@@ -19,6 +18,14 @@ from hypercube_queue.checks import (
     checked_visibility,
     checked_wait,
     safe_repr,
+)
+from hypercube_queue._ids import new_id
+from hypercube_queue._message import MAX_POP_BYTES
+from hypercube_queue._times import (
+    Deadline,
+    from_epoch_microseconds,
+    from_microseconds,
+    to_microseconds,
 )
 from hypercube_queue.driver._base_capabilities import (
     BaseDeadLetterStore,
@@ -53,13 +60,6 @@ from hypercube_queue.driver._envelope import (
 )
 from hypercube_queue.driver._gate import Gate
 from hypercube_queue.driver._url import QueueURL, URLOptions
-from hypercube_queue.ids import new_id
-from hypercube_queue.times import (
-    Deadline,
-    from_epoch_microseconds,
-    from_microseconds,
-    to_microseconds,
-)
 
 __all__ = [
     "HEADROOM_BYTES",

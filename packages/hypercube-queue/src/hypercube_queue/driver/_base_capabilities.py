@@ -8,8 +8,8 @@ from datetime import timedelta
 from typing import TypeVar
 
 from hypercube_queue._capabilities import DeadLetter, QueueStats
+from hypercube_queue._checks import MAX_POP, checked_count, checked_name, checked_queue_name
 from hypercube_queue._message import Message
-from hypercube_queue.checks import MAX_POP, checked_count, checked_name, checked_queue_name
 from hypercube_queue.driver._base_queue import BaseQueue
 from hypercube_queue.driver._batch import ItemErrors, SettlementBatch, SettlementItem
 from hypercube_queue.driver._delivery import Delivery

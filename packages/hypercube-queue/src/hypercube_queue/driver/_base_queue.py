@@ -17,10 +17,7 @@ from functools import partial
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
-from hypercube_queue._errors import QueueClosed, QueueError
-from hypercube_queue._guarantees import Guarantees
-from hypercube_queue._message import Message
-from hypercube_queue.checks import (
+from hypercube_queue._checks import (
     MAX_POP,
     checked_count,
     checked_poll_timeout,
@@ -28,6 +25,9 @@ from hypercube_queue.checks import (
     checked_visibility,
     checked_wait,
 )
+from hypercube_queue._errors import QueueClosed, QueueError
+from hypercube_queue._guarantees import Guarantees
+from hypercube_queue._message import Message
 from hypercube_queue.driver._batch import (
     ItemErrors,
     PushBatch,

@@ -16,6 +16,16 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
+from hypercube_queue._checks import (
+    HEADROOM_BYTES,
+    checked_bytes,
+    checked_delay,
+    checked_name,
+    checked_queue_name,
+    checked_size,
+    checked_visibility,
+    safe_repr,
+)
 from hypercube_queue._errors import (
     AlreadyExists,
     BackendError,
@@ -26,20 +36,10 @@ from hypercube_queue._errors import (
     QueueError,
 )
 from hypercube_queue._guarantees import Guarantees
+from hypercube_queue._ids import new_id, new_ids
 from hypercube_queue._message import Message
-from hypercube_queue.checks import (
-    HEADROOM_BYTES,
-    checked_bytes,
-    checked_delay,
-    checked_name,
-    checked_queue_name,
-    checked_size,
-    checked_visibility,
-    safe_repr,
-)
+from hypercube_queue._times import to_microseconds
 from hypercube_queue.driver._delivery import Delivery
-from hypercube_queue.ids import new_id, new_ids
-from hypercube_queue.times import to_microseconds
 
 D = TypeVar("D", bound=Delivery)
 T = TypeVar("T")

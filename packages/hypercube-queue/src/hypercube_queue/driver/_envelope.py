@@ -14,10 +14,10 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
+from hypercube_queue._checks import checked_name
 from hypercube_queue._errors import InvalidArgument
 from hypercube_queue._message import MAX_DURATION
-from hypercube_queue.checks import checked_name
-from hypercube_queue.times import to_microseconds
+from hypercube_queue._times import to_microseconds
 
 _MAGIC = b"HQ"
 _VERSION = 1

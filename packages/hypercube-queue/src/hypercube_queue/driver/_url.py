@@ -10,9 +10,9 @@ from datetime import timedelta
 from typing import TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from hypercube_queue._checks import safe_repr
 from hypercube_queue._errors import InvalidArgument
 from hypercube_queue._open import scheme_of
-from hypercube_queue.checks import safe_repr
 
 T = TypeVar("T")
 V = TypeVar("V")

@@ -13,21 +13,6 @@ from hypercube_queue._errors import InvalidArgument, MessageTooLarge
 from hypercube_queue._guarantees import Guarantees
 from hypercube_queue._message import MAX_DURATION, MAX_NAME_BYTES
 
-__all__ = [
-    "HEADROOM_BYTES",
-    "MAX_POP",
-    "checked_bytes",
-    "checked_count",
-    "checked_delay",
-    "checked_name",
-    "checked_poll_timeout",
-    "checked_queue_name",
-    "checked_size",
-    "checked_visibility",
-    "checked_wait",
-    "safe_repr",
-]
-
 #: Room that `push` keeps free so that a failure record always fits later (PUSH-8).
 HEADROOM_BYTES = 16 * 1024
 #: The most deliveries that one pop may ask for (POP-1).

@@ -6,13 +6,6 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
-__all__ = [
-    "Deadline",
-    "from_epoch_microseconds",
-    "from_microseconds",
-    "to_microseconds",
-]
-
 _MICROSECOND = timedelta(microseconds=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -6,11 +6,6 @@ import os
 import time
 from collections.abc import Iterator
 
-__all__ = [
-    "new_id",
-    "new_ids",
-]
-
 #: Random bytes of an id; six bits of them are not used.
 _RANDOM_BYTES = 10
 #: First digit of the fourth group of a UUID of the common variant, by any random digit.
