@@ -60,6 +60,8 @@ MYPY = "mypy==2.4.1"
 SITE = ("furo==2025.12.19", "myst-parser==5.2.0", "sphinx==9.0.4")
 #: Of the workflows: the schema, and what an attacker would look for.
 WORKFLOWS = ("check-jsonschema==0.39.0", "zizmor==1.32.0")
+#: From 7.10 on it measures subprocesses by itself.
+COVERAGE = "coverage>=7.10"
 
 #: What builds distributions here, in the versions that build releases.
 BUILDERS = re.findall(r"(?m)^(?:build|hatchling)==[\w.]+", (ROOT / "tools/release.txt").read_text())
@@ -75,6 +77,31 @@ PARALLEL = ("-n", str(min(4, 2 * (os.cpu_count() or 1))))
 _INSTALLED = """
 from importlib.metadata import distributions
 for each in distributions(): print(each.name, each.version, sep="==")
+"""
+
+#: What the tests reach in threads, in their children and in those that leave by os._exit. The tests
+#: of one distribution import only some of the others.
+_COVERAGE_SETTINGS = """
+[run]
+branch = true
+parallel = true
+concurrency = thread, multiprocessing
+patch = subprocess, _exit
+disable_warnings = module-not-imported, no-data-collected
+data_file = {0}/data
+source_pkgs =
+  {1}
+[paths]
+{2}
+[report]
+skip_covered = true
+show_missing = true
+# Nothing runs the body of a protocol, nor what only a type checker reads.
+exclude_also =
+  ^ *\\.\\.\\.$
+  if TYPE_CHECKING:
+[html]
+directory = {3}/coverage
 """
 
 #: What tools.backends needs, beside the clients of the drivers.
@@ -152,6 +179,34 @@ def oldest(session: nox.Session, part: str) -> None:
     _install(session, "--constraint", str(oldest), *needed)
     # What an old library uses, a new one that it needs may have deprecated since.
     _pytest(session, package.tests, "-W", "ignore::DeprecationWarning")
+
+
+@nox.session(requires=["wheels"])
+def coverage(session: nox.Session) -> None:
+    """Measure which lines and branches the tests run, those of threads and processes included.
+
+    On memory and SQLite; `-- --servers` adds the backends that `tests` would use. Names of
+    distributions limit the run to their tests. The page of each file is in dist/coverage.
+    """
+    arguments = list(session.posargs)
+    environment = {"HYPERCUBE_TEST_FROM": "url"}  # no address is given, so there is no server
+    if "--servers" in arguments:
+        arguments.remove("--servers")
+        environment = {}
+    packages = [PACKAGES[name] for name in arguments or PACKAGES]
+    needed = (*_test_requirements(packages), *SERVERS, "pytest-xdist", COVERAGE)
+    _install(session, *_everything(), *needed)
+    rcfile = _coverage_settings(Path(session.create_tmp()).resolve(), packages)
+    session.run("coverage", "erase", rcfile)
+    # A failed test does not hide the figure, and still fails the session.
+    failed = [
+        package.name for package in packages if not _measure(session, package, rcfile, environment)
+    ]
+    session.run("coverage", "combine", "--quiet", rcfile)
+    session.run("coverage", "html", "--quiet", rcfile)
+    session.run("coverage", "report", rcfile)
+    if failed:
+        session.error(f"tests failed: {', '.join(failed)}; the figure is lower than it can be")
 
 
 @nox.session
@@ -232,6 +287,31 @@ def _test(session: nox.Session, part: str, *options: str, **environment: str) ->
 def _pytest(session: nox.Session, folder: Path, *options: str, **environment: str) -> None:
     command = ("python", "-m", "pytest", "-p", "tools.backends", *PARALLEL, *options)
     session.run(*command, str(folder), *session.posargs, env=environment)
+
+
+def _coverage_settings(folder: Path, packages: Iterable[workspace.Package]) -> str:
+    """Write what coverage measures and how; return the option that names the file."""
+    names = [package.import_name for package in packages]
+    # The tests import what was installed; the report names the files of the checkout.
+    paths = "".join(
+        f"{package.import_name} =\n  {package.source}\n  */site-packages/{package.import_name}\n"
+        for package in packages
+    )
+    rcfile = folder / "coveragerc"
+    rcfile.write_text(_COVERAGE_SETTINGS.format(folder, "\n  ".join(names), paths, DIST))
+    return f"--rcfile={rcfile}"
+
+
+def _measure(
+    session: nox.Session, package: workspace.Package, rcfile: str, environment: dict[str, str]
+) -> bool:
+    """Run the tests of one distribution under coverage; return whether they passed."""
+    pytest = ("-m", "pytest", "-p", "tools.backends", "-q", *PARALLEL, str(package.tests))
+    try:
+        session.run("coverage", "run", rcfile, *pytest, env=environment)
+    except nox.command.CommandFailed:
+        return False
+    return True
 
 
 def _needs_servers(tests: Path) -> bool:
