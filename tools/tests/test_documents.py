@@ -7,12 +7,16 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tools.backends import server
+from typer.core import TyperGroup, TyperOption
+from typer.main import get_command
 
 import guarantees
 import workspace
+from hypercube_jobs._command import app
 from snippets import blocks, run
 
 ROOT = workspace.ROOT
@@ -175,6 +179,52 @@ def test_the_subcommands_that_a_document_names_exist(document: Path) -> None:
             text=True,
         )
         assert done.returncode == 0, f"hypercube {name}: {done.stdout}{done.stderr}"
+
+
+def _options(command: Any, *path: str) -> dict[str, set[str]]:
+    """The long options of each command below this one that its help shows."""
+    if isinstance(command, TyperGroup):
+        return {
+            name: options
+            for child, each in command.commands.items()
+            if not each.hidden
+            for name, options in _options(each, *path, child).items()
+        }
+    shown = {
+        option
+        for parameter in command.params
+        if isinstance(parameter, TyperOption) and not parameter.hidden
+        for option in [*parameter.opts, *parameter.secondary_opts]
+        if option.startswith("--")
+    }
+    return {" ".join(path): shown}
+
+
+def test_the_page_of_the_command_has_each_of_its_options_and_no_other() -> None:
+    """A new option or subcommand is documented, and a removed one is not."""
+    text = (ROOT / "packages/hypercube-jobs/COMMANDS.md").read_text()
+    options = _options(get_command(app))
+    offered = set().union(*options.values())
+    written = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", text))
+
+    assert [name for name in options if f"`hypercube {name}" not in text] == []
+    assert offered - written == set()
+    assert written - offered == {"--help", "--install-completion"}
+
+
+def test_the_suites_readme_has_each_option_of_its_plugin_and_no_other() -> None:
+    """As `pytest --help` shows them."""
+    shown = subprocess.run(
+        [sys.executable, "-m", "pytest", "--help"],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    text = (ROOT / "conformance/README.md").read_text()
+    offered = set(re.findall(r"--conformance-[a-z-]+", shown))
+
+    assert offered
+    assert set(re.findall(r"--conformance-[a-z-]+", text)) == offered
 
 
 @EACH
