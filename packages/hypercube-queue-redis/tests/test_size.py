@@ -51,7 +51,7 @@ def test_a_script_moves_a_bounded_number_of_what_is_due(
 
 @pytest.mark.server("redis")
 def test_large_bodies_come_and_go_as_they_are(queue: RedisQueue) -> None:
-    """Ten megabytes each: pushed, popped, two of them at once, retried, dead-lettered, looked at."""
+    """Ten megabytes each: pushed, popped two at once, retried, dead-lettered and looked at."""
     bodies = [bytes([number]) * (10 * _MEGABYTE) for number in range(3)]
     queue.push(*(Message("q", body) for body in bodies))
     received = queue.pop("q", 10, wait=_NOW) + queue.pop("q", 10, wait=_NOW)
